@@ -114,8 +114,9 @@ type Findings struct {
 // Trouble is what is wrong with a worker or its machine: for how long the metadata service has not
 // answered (Blind), by how much the clock is ahead (Clock), the bytes for programs (ScratchFree of
 // ScratchSize), another worker of the same name (Rival), runs in a row that ended soon after their
-// start (Crashes), kinds whose circuit breakers are open (Broken, with commas between them), and where
-// programs' users reach the metadata service, so that none is started (Exposed).
+// start (Crashes), kinds whose circuit breakers are open (Broken, with commas between them), where
+// programs' users reach the metadata service, so that none is started (Exposed), and which GPUs are
+// broken and why (GPUs).
 type Trouble = presence.Trouble
 
 // KindCount is a number of jobs of a kind.

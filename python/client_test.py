@@ -43,8 +43,8 @@ class TestClient(unittest.TestCase):
         self.assertEqual(at, deadline.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     def test_command(self):
-        id = self.client.command(["sh", "-c", "echo ü"], {"A": "1"}, kind="echo", max_failures=1)
-        self.assertEqual(self.client.wait(id, PATIENCE).json(), {"argv": ["sh", "-c", "echo ü"], "environment": {"A": "1"}})
+        id = self.client.command(["sh", "-c", "echo ü"], {"A": "1"}, kind="echo", gpus=1, max_failures=1)
+        self.assertEqual(self.client.wait(id, PATIENCE).json(), {"argv": ["sh", "-c", "echo ü"], "environment": {"A": "1"}, "gpus": 1})
         for argv in ([], [""], "echo"):
             with self.assertRaisesRegex(ValueError, "list of the program"):
                 self.client.command(argv)

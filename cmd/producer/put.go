@@ -121,7 +121,7 @@ func (c *putCommand) check(job *client.Spec) error {
 	case len(c.Argv) > 0 && hasPayload:
 		return errors.New("a command is the payload of its job: leave out --payload, --payload-text and --payload-file")
 	case len(c.Argv) == 0 && c.isSet():
-		return errors.New("--with, --outputs and --env are for a command: give it behind --")
+		return errors.New("--with, --outputs, --gpus and --env are for a command: give it behind --")
 	case job.Kind == "":
 		return errors.New("--kind is missing: the name of the job's handler, or give a command behind --")
 	case c.Retries != nil && *c.Retries < 0:

@@ -19,17 +19,20 @@ import (
 type commandFlags struct {
 	With    []string `help:"${about_with}" sep:"none" placeholder:"PATH[=NAME]" env:"-"`
 	Outputs []string `help:"${about_run_outputs}" sep:"none" placeholder:"PATTERN" env:"-"`
+	GPUs    *int     `name:"gpus" help:"${about_gpus}" placeholder:"N" env:"-"`
 	Set     []string `name:"env" help:"${about_set}" sep:"none" placeholder:"NAME=TEXT" env:"-"`
 }
 
-func (f *commandFlags) isSet() bool { return len(f.With)+len(f.Outputs)+len(f.Set) > 0 }
+func (f *commandFlags) isSet() bool {
+	return len(f.With)+len(f.Outputs)+len(f.Set) > 0 || f.GPUs != nil
+}
 
 // command makes a job one of a command, without the files that it needs.
 func (f *commandFlags) command(job *client.Spec, argv []string) error {
 	if len(argv) > 0 && argv[0] == "--" {
 		argv = argv[1:]
 	}
-	c := command.Command{Argv: argv, Outputs: f.Outputs, Environment: map[string]string{}}
+	c := command.Command{Argv: argv, Outputs: f.Outputs, GPUs: f.GPUs, Environment: map[string]string{}}
 	for _, variable := range f.Set {
 		name, text, ok := strings.Cut(variable, "=")
 		if !ok {

@@ -43,12 +43,12 @@ func newPlace(t *testing.T) *place {
 }
 
 // worker starts a worker process on a VM of its own.
-func (p *place) worker(vm string) *labtest.Output {
+func (p *place) worker(vm string, more ...string) *labtest.Output {
 	p.t.Helper()
 	p.local.AddVM(imds.VM{Name: vm})
 	log := &labtest.Output{}
-	cmd := p.process("worker", "--commands", "--concurrency=8", "--scratch="+p.t.TempDir(), "--listen=127.0.0.1:0",
-		"--metadata-endpoint="+p.local.Endpoint(vm))
+	cmd := p.process("worker", append(more, "--commands", "--concurrency=8", "--scratch="+p.t.TempDir(), "--listen=127.0.0.1:0",
+		"--metadata-endpoint="+p.local.Endpoint(vm))...)
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -149,6 +149,33 @@ func TestRunMany(t *testing.T) {
 	if blobs := p.local.Storage.Blobs("spotworker-outputs"); len(blobs) != 2 {
 		t.Errorf("%d blobs of 50 runs, want one for each of two contents", len(blobs))
 	}
+}
+
+// TestRunWithGPUs: two GPUs are never given to two commands at once, and commands without any run beside them.
+func TestRunWithGPUs(t *testing.T) {
+	p := newPlace(t)
+	kinds := `{"gpus": [4, 5], "kinds": {"unused": {"command": ["sh"]}}}`
+	if err := errors.Join(os.WriteFile("kinds.json", []byte(kinds), 0o600), os.Mkdir("held", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	p.worker("spot_1", "--kinds-file=kinds.json")
+	held := filepath.Join(p.folder, "held")
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			got := produce("run", "-q", "--gpus=1", "--env=HELD="+held, "--", "sh", "-c",
+				`mkdir "$HELD/$CUDA_VISIBLE_DEVICES" && sleep 0.1 && rmdir "$HELD/$CUDA_VISIBLE_DEVICES" && echo "$NVIDIA_VISIBLE_DEVICES"`)
+			if got.out != "4\n" && got.out != "5\n" {
+				t.Errorf("run %d = %+v, want a GPU of its own", i, got)
+			}
+		})
+	}
+	all.Go(func() {
+		if got := produce("run", "-q", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"); got != (ran{out: "-1\n"}) {
+			t.Errorf("run without GPUs = %+v, want none visible", got)
+		}
+	})
+	all.Wait()
 }
 
 // TestRunEnds: the ends of a command, as a script sees them.

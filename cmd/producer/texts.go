@@ -18,6 +18,8 @@ var texts = cli.Texts{
 		"folder. May be given several times.",
 	"about_run_outputs": "Pattern of files in the command's working folder that are outputs when it is done, such as *.png. May be given " +
 		"several times.",
+	"about_gpus": "GPUs that the command gets for itself. It waits for a worker with as many that are free. Default: as its " +
+		"kind says, or none.",
 	"about_set":            "Environment variable of the command. May be given several times.",
 	"about_retries":        "How often a command that has failed is tried again. Evictions do not count. Default: as its kind says.",
 	"about_run_retries":    "How often the command is tried again if it fails. Evictions do not count.",

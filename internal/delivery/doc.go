@@ -16,8 +16,8 @@
 //
 //	  - claimed (claimed.go) is the message: lease, renewal, envelope, kind, log and contexts, and
 //	    the calls that every step makes. eligible.go decides whether this worker runs
-//	    the job now; places.go takes the pass of the circuit breaker (breaker.go) and the slot of the
-//	    kind.
+//	    the job now; places.go takes the pass of the circuit breaker (breaker.go), the slot of the
+//	    kind, and devices.
 //	  - owned (acquire.go) is a job whose record this delivery owns. eligible.go decides again by the
 //	    record before that, and quarantine.go has the rules for jobs that may kill their workers.
 //	  - loaded (load.go) is a job with its input files (inputs.go), payload, state, outputs and log.

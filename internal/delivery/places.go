@@ -10,11 +10,13 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// places are what a job holds while it may run: the pass of its kind's circuit breaker, and a
-// slot of the kind.
+// places are what a job holds while it may run: the pass of its kind's circuit breaker, a slot of
+// the kind, and devices.
 type places struct {
-	pass      breakerPass
-	leaveKind func() // nil before the job has a slot
+	pass  breakerPass
+	begun time.Time
+
+	giveBack []func(ran time.Duration) // slot and devices; 0 for a job that was not run
 }
 
 // enter takes the places that a job needs, or returns the outcome of a job that is not run. The
@@ -26,14 +28,27 @@ func (c *claimed) enter(ctx context.Context) (p places, out *outcome) {
 	if p.pass, out = enterBreaker(ctx, c); out != nil {
 		return p, out
 	}
-	p.leaveKind, out = c.enterKind(ctx)
-	return p, out
+	for _, enter := range []func(context.Context) (func(time.Duration), *outcome){c.enterKind, c.reserveDevices} {
+		give, out := enter(ctx)
+		if out != nil {
+			return p, out
+		}
+		if give != nil {
+			p.giveBack = append(p.giveBack, give)
+		}
+	}
+	p.begun = time.Now()
+	return p, nil
 }
 
 // leave gives back the places of a job with that outcome.
 func (p places) leave(ctx context.Context, out *outcome) {
-	if p.leaveKind != nil {
-		p.leaveKind()
+	var ran time.Duration
+	if out.run != nil {
+		ran = time.Since(p.begun)
+	}
+	for _, give := range p.giveBack {
+		give(ran)
 	}
 	switch {
 	case p.pass.job == nil:
@@ -62,7 +77,8 @@ func (c *claimed) awaitDuplicate(ctx context.Context) *outcome {
 	}
 }
 
-// slotPatience is how long a job over the concurrency of its kind may wait in its slot of the worker.
+// slotPatience is how long a job may wait in its slot of the worker for a slot of its kind, and for
+// devices.
 const slotPatience = 10 * time.Second
 
 // kindLimits bounds how many jobs of a kind run at once, where the kind has such a
@@ -74,10 +90,40 @@ type kindLimits map[string]*kindSlots
 // kindSlots are the slots of one kind.
 type kindSlots struct {
 	taken chan struct{} // holds one for each job that runs
+	line
+}
 
+// line are the jobs that wait in slots of the worker.
+type line struct {
 	mu      sync.Mutex
 	waiting int
-	average MovingAverage // of how long jobs of the kind take
+	average MovingAverage // of how long the jobs take for which they wait
+}
+
+// join reports whether one more may wait for jobs of which limit run. It must leave then.
+func (l *line) join(limit int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waits := mayWait(limit, l.waiting, l.average.Mean)
+	if waits {
+		l.waiting++
+	}
+	return waits
+}
+
+func (l *line) quit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting--
+}
+
+// learn adds the time of a job; 0 is of one that was not run.
+func (l *line) learn(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if took > 0 {
+		l.average.Add(took)
+	}
 }
 
 func newKindLimits(kinds job.Kinds) kindLimits {
@@ -92,7 +138,7 @@ func newKindLimits(kinds job.Kinds) kindLimits {
 
 // enterKind waits for a slot of the job's kind. The caller must call leave. It returns an outcome
 // if the job waits, or ctx ended.
-func (c *claimed) enterKind(ctx context.Context) (leave func(), out *outcome) {
+func (c *claimed) enterKind(ctx context.Context) (leave func(time.Duration), out *outcome) {
 	kind := c.envelope.Kind
 	k := c.env.kindLimits[kind]
 	if k == nil {
@@ -104,8 +150,7 @@ func (c *claimed) enterKind(ctx context.Context) (leave func(), out *outcome) {
 		}
 		return nil, c.later(NotRun, fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind))
 	}
-	begun := time.Now()
-	return func() { k.leave(time.Since(begun)) }, nil
+	return k.leave, nil
 }
 
 // wait reports whether it got a slot.
@@ -115,20 +160,10 @@ func (k *kindSlots) wait(ctx context.Context) bool {
 		return true
 	default:
 	}
-	k.mu.Lock()
-	waits := mayWait(cap(k.taken), k.waiting, k.average.Mean)
-	if waits {
-		k.waiting++
-	}
-	k.mu.Unlock()
-	if !waits {
+	if !k.join(cap(k.taken)) {
 		return false
 	}
-	defer func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.waiting--
-	}()
+	defer k.quit()
 	timer := time.NewTimer(slotPatience)
 	defer timer.Stop()
 	select {
@@ -141,9 +176,7 @@ func (k *kindSlots) wait(ctx context.Context) bool {
 }
 
 func (k *kindSlots) leave(took time.Duration) {
-	k.mu.Lock()
-	k.average.Add(took)
-	k.mu.Unlock()
+	k.learn(took)
 	<-k.taken
 }
 
@@ -165,4 +198,67 @@ func (a *MovingAverage) Add(took time.Duration) {
 		return
 	}
 	a.Mean += (took - a.Mean) / 8
+}
+
+// Devices are devices of this machine that jobs reserve, such as GPUs.
+type Devices interface {
+	// Reserve reserves the devices that a job needs until release is called, which is nil for a job
+	// that needs none. payload is nil if it is in a blob. While other jobs have them, changed is not
+	// nil, and is closed when some may be free. The error is a reason for another machine.
+	Reserve(kind, id string, payload []byte) (release func(), changed <-chan struct{}, err error)
+
+	// Count returns how many devices this machine has.
+	Count() int
+}
+
+// reserveDevices reserves the devices that the job needs. It returns an outcome if the job waits, or
+// ctx ended.
+func (c *claimed) reserveDevices(ctx context.Context) (leave func(time.Duration), out *outcome) {
+	if c.env.Devices == nil {
+		return nil, nil
+	}
+	payload, _ := c.envelope.Payload.Inline()
+	reserve := func() (func(), <-chan struct{}, error) {
+		return c.env.Devices.Reserve(c.envelope.Kind, c.envelope.ID, payload)
+	}
+	release, changed, err := reserve()
+	if changed != nil && c.env.deviceLine.join(c.env.Devices.Count()) {
+		release, changed, err = awaitDevices(ctx, changed, reserve)
+		c.env.deviceLine.quit()
+	}
+	switch {
+	case err != nil:
+		if due, leftOut := c.env.lines.putBack.Allow(c.envelope.Kind, time.Now()); due {
+			c.log.WarnContext(ctx, "job left to a worker on another machine", "reason", err, "suppressed", leftOut)
+		}
+		return nil, c.later(Unfit, err.Error())
+	case changed != nil && ctx.Err() != nil:
+		return nil, stopped(ctx, fmt.Errorf("devices for kind %q: %w", c.envelope.Kind, context.Cause(ctx)))
+	case changed != nil:
+		return nil, c.later(NotRun, "other jobs of this machine have the devices")
+	case release == nil:
+		return nil, nil
+	}
+	return func(ran time.Duration) {
+		c.env.deviceLine.learn(ran)
+		release()
+	}, nil
+}
+
+// awaitDevices waits until devices are free, as long as a job waits for a slot of its kind.
+func awaitDevices(ctx context.Context, changed <-chan struct{}, reserve func() (func(), <-chan struct{}, error)) (release func(),
+	still <-chan struct{}, err error) {
+	timer := time.NewTimer(slotPatience)
+	defer timer.Stop()
+	for changed != nil {
+		select {
+		case <-changed:
+			release, changed, err = reserve()
+		case <-timer.C:
+			return nil, changed, nil
+		case <-ctx.Done():
+			return nil, changed, nil
+		}
+	}
+	return release, nil, err
 }

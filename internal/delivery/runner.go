@@ -53,6 +53,9 @@ type Settings struct {
 	// other workers.
 	Inputs *inputs.Fetcher
 
+	// Devices are the devices of this machine that jobs reserve. Default: none.
+	Devices Devices
+
 	// LogSize is the size up to which each job's log is kept, in bytes: [joblog.MinSize] …
 	// [joblog.MaxSize]. Default: [joblog.DefaultSize].
 	LogSize int
@@ -137,6 +140,7 @@ type Runner struct {
 	smallWrites   *drain.Gate // of writes while handlers run
 	payloadMemory *semaphore.Weighted
 	kindLimits    kindLimits
+	deviceLine    line // of the jobs that wait for devices
 	breakers      breaker.Set
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing

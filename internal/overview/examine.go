@@ -165,6 +165,7 @@ func troubles(alive []client.Worker) []Finding {
 		about("scratch folders", "they have room", func(w client.Worker) bool { return trouble(w).ScratchIsFull() },
 			"have less than 5 % free in --scratch, so that they hand jobs of programs to other machines",
 			"remove what fills the disk of these VMs, or choose a larger one (--scratch)"),
+		brokenGPUs(alive),
 		about("names of the workers", "each has its own", func(w client.Worker) bool { return trouble(w).Rival != "" },
 			"share their name with another living worker, so that each overwrites the other's heartbeat",
 			"give each worker of a VM an --instance, and each VM a name of its own (--vm-name)"),
@@ -175,6 +176,24 @@ func troubles(alive []client.Worker) []Finding {
 			"on the VM run firewall.sh up of the package (systemctl restart spotworker does), and look at what changed the firewall"),
 		unsteered,
 	}
+}
+
+// brokenGPUs names machines with a broken GPU, and the GPU.
+func brokenGPUs(alive []client.Worker) Finding {
+	var all []string
+	for _, w := range alive {
+		if w.Findings != nil && w.Findings.Trouble.GPUs != "" {
+			all = append(all, fmt.Sprintf("%s: GPU %s", cmp.Or(w.VM, w.Name), w.Findings.Trouble.GPUs))
+		}
+	}
+	if len(all) == 0 {
+		return Finding{Level: OK, Check: "GPUs", Text: "no worker has found a broken one"}
+	}
+	if more := len(all) - namedWorkers; more > 0 {
+		all = append(all[:namedWorkers], fmt.Sprintf("%d more", more))
+	}
+	return Finding{Level: Warning, Check: "GPUs", Text: "broken GPUs, which no job gets: " + strings.Join(all, ", "),
+		Fix: "delete the VM if nvidia-smi there still fails after a minute; its other GPUs and kinds work until then"}
 }
 
 // namedWorkers is how many workers a finding names.

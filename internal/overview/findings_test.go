@@ -104,6 +104,8 @@ func TestIncidentsAreNamed(t *testing.T) {
 		"a wrong clock": {[]client.Worker{trouble(client.Trouble{Clock: -10 * time.Minute})}, "1 of 1 workers have a clock that differs by more than 30s"},
 		"a full disk": {[]client.Worker{trouble(client.Trouble{ScratchFree: 4, ScratchSize: 100})},
 			"1 of 1 workers have less than 5 % free in --scratch"},
+		"a broken GPU": {[]client.Worker{trouble(client.Trouble{GPUs: "1 (Tesla T4): nvidia-smi says: GPU is lost"}), {}},
+			"broken GPUs, which no job gets: vmss_0: GPU 1 (Tesla T4): nvidia-smi says: GPU is lost"},
 		"all is well":   {[]client.Worker{trouble(client.Trouble{Clock: time.Second, ScratchFree: 5, ScratchSize: 100, Crashes: 1})}, ""},
 		"exposed":       {[]client.Worker{trouble(client.Trouble{Exposed: "127.0.0.1:3080"})}, "1 of 1 workers start no program"},
 		"two of a name": {[]client.Worker{trouble(client.Trouble{Rival: "b"})}, "1 of 1 workers share their name with another living worker"},

@@ -112,8 +112,14 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	}
 	pass(base)
 	vars.setAll(f.home())
+	if len(f.gpus) == 0 {
+		vars.setAll(k.Pool.Variables(nil)) // unless the kind says otherwise
+	}
 	pass(k.Pass)
 	vars.setAll(k.Environment)
+	if len(f.gpus) > 0 {
+		vars.setAll(k.Pool.Variables(f.gpus))
+	}
 	vars.setAll(map[string]string{
 		envJobID: j.ID, envKind: j.Kind, envAttempt: strconv.Itoa(j.Attempt),
 		envPayload: f.payload, envResult: f.result, envProgress: f.progress, envStop: f.stop,

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -53,7 +54,8 @@ type folder struct {
 	collected                    string
 	output, sentList             string
 	restored, hasSentList        bool
-	versions                     []int // of states that the program can be given
+	gpus                         []gpu.Device // of the job
+	versions                     []int        // of states that the program can be given
 
 	// ownFiles are the patterns of the program's own checkpoint files, which are restored to
 	// its working folder; empty for a program that keeps to the contract. resumes is whether

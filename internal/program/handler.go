@@ -81,6 +81,11 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	devices, leave := k.Pool.Join(j.ID)
+	defer leave() // the program has ended
+	if len(devices) < k.GPUs {
+		return nil, unavailable(fmt.Errorf("the job has %d of %d GPUs", len(devices), k.GPUs))
+	}
 	f, err := newFolder(h.scratch, k)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
@@ -92,6 +97,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := f.giveInputs(ctx, j, h.scratch, placed(files)); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
 	}
+	f.gpus = devices
 	output, err := openOutputs(ctx, k, j, f)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, f, &fromStorage{err})

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/tree"
@@ -68,13 +69,22 @@ func parseKinds(data []byte) ([]parsedKind, error) {
 		return nil, top.Errorf(`a kinds file is an object: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
 	}
 	var kinds []parsedKind
+	var gpus []string
 	for _, m := range members {
-		if m.Name != "kinds" {
-			return nil, unknown(m, []string{"kinds"})
+		switch m.Name {
+		case "kinds":
+			kinds, err = parseKindList(m.Value)
+		case "gpus":
+			gpus, err = parseGPUs(m.Value)
+		default:
+			err = unknown(m, []string{"gpus", "kinds"})
 		}
-		if kinds, err = parseKindList(m.Value); err != nil {
+		if err != nil {
 			return nil, err
 		}
+	}
+	for i := range kinds {
+		kinds[i].ListedGPUs = gpus
 	}
 	if len(kinds) == 0 {
 		return nil, top.Errorf(`no kind of job is described here: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
@@ -126,6 +136,9 @@ func parseKind(m jsonpos.Member) (parsedKind, error) {
 		return k, err
 	}
 	if err := k.checkSnapshot(m.Value); err != nil {
+		return k, err
+	}
+	if err := k.checkGPUs(m.Value); err != nil {
 		return k, err
 	}
 	return k, k.checkFolder()
@@ -237,6 +250,16 @@ type Kind struct {
 	// control groups or a user of its own; as the worker's user a program is kept from the
 	// tasks that the worker needs, and has no limit of its own.
 	Processes int
+
+	// GPUs is how many GPUs each job gets. The message of a job can ask for another number, where
+	// FromMessage is set.
+	GPUs int
+
+	// ListedGPUs are the machine's GPUs, as the kinds file lists them: see [gpu.Config].
+	ListedGPUs []string
+
+	// Pool gives out the GPUs. Nil where no kind of the worker takes any.
+	Pool *gpu.Pool
 
 	// Disk is the size of the job's folder, in bytes. The operating system enforces it
 	// for each file (RLIMIT_FSIZE; not on Windows); the sum is measured periodically.

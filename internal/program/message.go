@@ -53,7 +53,7 @@ func (k *Kind) ofJob(j *job.Job) (*Kind, []command.File, error) {
 		return nil, nil, job.Permanent(fmt.Errorf("the message has no command that can run: %w", err))
 	}
 	of := *k
-	of.Command, of.Environment = c.Argv, maps.Clone(c.Environment)
+	of.Command, of.Environment, of.GPUs = c.Argv, maps.Clone(c.Environment), k.gpusOf(&c)
 	if of.Environment == nil {
 		of.Environment = map[string]string{}
 	}
@@ -73,6 +73,9 @@ func (k *Kind) admits(c *command.Command) error {
 		if slices.ContainsFunc(set, func(own string) bool { return sameVariable(own, name) }) {
 			return fmt.Errorf("variable %s is set by the kinds file: a message cannot change it", name)
 		}
+	}
+	if k.Snapshot && k.gpusOf(c) > 0 {
+		return fmt.Errorf("it asks for GPUs, and kind %s is frozen (snapshot), which a program with GPUs cannot be", k.Name)
 	}
 	if len(c.Outputs) > 0 && k.Outputs == nil {
 		return fmt.Errorf("it names outputs, and kind %s has none on this worker", k.Name)

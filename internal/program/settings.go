@@ -39,6 +39,7 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"memory":           (*parsedKind).setMemory,
 	"cpus":             (*parsedKind).setCPUs,
 	"processes":        func(k *parsedKind, v jsonpos.Value) (err error) { k.Processes, err = asCount(v); return err },
+	"gpus":             func(k *parsedKind, v jsonpos.Value) (err error) { k.GPUs, err = asCount(v); return err },
 	"disk":             func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
 	"max_checkpoint":   (*parsedKind).setMaxCheckpoint,
 	"tokens":           (*parsedKind).setTokens,

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/vmshare"
 	"github.com/spotworker/spotworker/internal/handlers"
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/program/command"
@@ -31,19 +32,19 @@ import (
 // kinds returns the handlers that the flags describe and the given ones, which replace
 // built-in ones of the same name. closeKinds frees their resources.
 func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
-	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+	log *slog.Logger) (all job.Kinds, gpus *program.GPUs, closeKinds func(), err error) {
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
-	commands, closeKinds, err := f.commands(all, account, shared, t, log)
+	commands, gpus, closeKinds, err := f.commands(all, account, shared, t, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	maps.Copy(all, commands)
 	if len(all) == 0 {
-		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with " +
+		return nil, nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with " +
 			"--data-container, or commands with --kinds-file; --commands takes commands from messages")}
 	}
-	return all, closeKinds, nil
+	return all, gpus, closeKinds, nil
 }
 
 // builtin returns the built-in kind, if its containers are configured.
@@ -86,27 +87,27 @@ func (f *flags) programs(others job.Kinds) (kinds []program.Kind, err error) {
 	return kinds, nil
 }
 
-// commands returns the handlers of programs.
+// commands returns the handlers of programs, and the GPUs that their jobs share; nil if none takes any.
 func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmshare.Dir, t *telemetry,
-	log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+	log *slog.Logger) (all job.Kinds, gpus *program.GPUs, closeKinds func(), err error) {
 	all = job.Kinds{}
 	kinds, err := f.programs(others)
 	if err != nil || len(kinds) == 0 {
-		return all, func() {}, err
+		return all, nil, func() {}, err
 	}
 	tokens, closeTokens, err := tokensFor(kinds, account, log)
 	if err != nil {
-		return nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
+		return nil, nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
 	}
 	users, err := f.programUsers(shared, log)
 	if err != nil {
 		closeTokens()
-		return nil, nil, refused(fmt.Errorf("--program-users: %w", err))
+		return nil, nil, nil, refused(fmt.Errorf("--program-users: %w", err))
 	}
 	stopChecks, err := f.checkExposure(users, t.exposed, log)
 	if err != nil {
 		closeTokens()
-		return nil, nil, refused(fmt.Errorf("--program-users: %w", err))
+		return nil, nil, nil, refused(fmt.Errorf("--program-users: %w", err))
 	}
 	closeBoth := func() { stopChecks(); closeTokens() }
 	groups := f.controlGroups(kinds, log)
@@ -114,12 +115,17 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
 		closeBoth()
-		return nil, nil, refused(fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err))
+		return nil, nil, nil, refused(fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err))
 	}
 	if err := program.CheckSnapshots(context.Background(), kinds, folders); err != nil {
 		closeBoth()
 		_ = folders.Close()
-		return nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
+		return nil, nil, nil, refused(fmt.Errorf("%s: %w", f.KindsFile, err))
+	}
+	var pool *gpu.Pool
+	if program.TakeGPUs(kinds) {
+		pool = openGPUs(kinds, shared, log)
+		gpus = program.ShareGPUs(kinds, pool)
 	}
 	for i := range kinds {
 		for _, path := range kinds[i].Absent() {
@@ -128,12 +134,30 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 		}
 		all[kinds[i].Name] = program.NewHandler(kinds[i], folders, groups, tokens, &t.kills, log)
 	}
-	return all, func() {
+	return all, gpus, func() {
+		pool.Close()
 		closeBoth()
 		if err := folders.Close(); err != nil {
 			log.Warn("scratch folder not removed; the next worker here does that", "error", err)
 		}
 	}, nil
+}
+
+// openGPUs looks for the machine's GPUs, and warns of kinds that need more.
+func openGPUs(kinds []program.Kind, shared *vmshare.Dir, log *slog.Logger) *gpu.Pool {
+	c := gpu.Config{List: kinds[0].ListedGPUs, Log: log}
+	if shared != nil {
+		c.Lock = shared.Lock
+	}
+	pool := gpu.Open(c)
+	for i := range kinds {
+		if has := pool.Count(); kinds[i].GPUs > has {
+			log.Warn("the jobs of a kind take more GPUs than this machine has: they wait for another one, or for a driver. With a unit "+
+				"its drop-in must allow devices (PrivateDevices=no)",
+				"kind", kinds[i].Name, "error", fmt.Errorf("its jobs take %d GPUs, and jobs can have %d here", kinds[i].GPUs, has))
+		}
+	}
+	return pool
 }
 
 // passing is an error whose cause may be gone at the next start.

@@ -76,7 +76,7 @@ func TestAbsentPathOfACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	kinds, closeKinds, err := f.commands(nil, nil, nil, &telemetry{}, slog.New(slog.NewJSONHandler(&log, nil)))
+	kinds, _, closeKinds, err := f.commands(nil, nil, nil, &telemetry{}, slog.New(slog.NewJSONHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

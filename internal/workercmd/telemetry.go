@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/fleet/presence"
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -47,8 +48,9 @@ type telemetry struct {
 
 	mu      sync.Mutex // guards what follows
 	trouble struct{ clock, scratch bool }
-	broken  []string // kinds whose circuit breakers are open, sorted
-	reach   string   // where programs' users reach the metadata service; empty for nowhere
+	gpus    *gpu.Pool // nil where no job takes any; it logs what is wrong itself
+	broken  []string  // kinds whose circuit breakers are open, sorted
+	reach   string    // where programs' users reach the metadata service; empty for nowhere
 	kills   resource.MemoryKills
 	outages *outage.Watch
 	pusher  *push.Pusher // nil where metrics are only served
@@ -170,6 +172,7 @@ func (t *telemetry) exposed(at string) {
 func (t *telemetry) machineTrouble() presence.Trouble {
 	now := presence.Trouble{Clock: t.ClockOffset().Truncate(time.Second)}
 	now.ScratchFree, now.ScratchSize = t.space()
+	now.GPUs = t.gpus.Faults()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now.Broken, now.Exposed = strings.Join(t.broken, ","), t.reach

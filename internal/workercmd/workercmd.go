@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/jobfiles/inputs"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/program"
 	"github.com/spotworker/spotworker/internal/telemetry/monitor"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -205,8 +206,12 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	config.Inputs = fetcher
-	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, t, config.Log); err != nil {
+	var gpus *program.GPUs
+	if config.Kinds, gpus, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, t, config.Log); err != nil {
 		return nil, nil, err
+	}
+	if gpus != nil {
+		config.Devices, t.gpus = gpus, gpus.Pool
 	}
 	closeHandlers := closeKinds
 	closeAll := func() { closeHandlers(); closeInputs() }

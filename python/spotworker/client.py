@@ -187,7 +187,8 @@ class Client:
         id, _ = self._put(made)
         return id
 
-    def command(self, argv: Sequence[str], environment: Optional[Dict[str, str]] = None, kind: str = "command", **spec: Any) -> str:
+    def command(self, argv: Sequence[str], environment: Optional[Dict[str, str]] = None, kind: str = "command",
+                gpus: Optional[int] = None, **spec: Any) -> str:
         """Puts a job that runs a command, and returns its id; see Spec. No shell reads the arguments.
 
         Its worker runs with --commands. The standard output is the result.
@@ -197,6 +198,8 @@ class Client:
         payload: Dict[str, Any] = {"argv": list(argv)}
         if environment:
             payload["environment"] = environment
+        if gpus is not None:
+            payload["gpus"] = gpus
         return self.put(kind, payload, **spec)
 
     def put_many(self, specs: Iterable[Spec], parallel: int = 16) -> Iterator[Put]:

@@ -110,7 +110,7 @@ func encode(fields map[string]string) string {
 	values := url.Values{}
 	for name, text := range fields {
 		most := maxField
-		if name == "description" {
+		if name == "description" || name == "gpus" { // sentences
 			most = maxDescription
 		}
 		if text = cut(text, most); text != "" {

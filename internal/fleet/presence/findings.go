@@ -183,6 +183,9 @@ type Trouble struct {
 	// Exposed is where programs' users reach the metadata service, so that none is started;
 	// empty for nowhere.
 	Exposed string
+
+	// GPUs says which GPUs of the machine are broken and why; empty for none.
+	GPUs string
 }
 
 // ClockLimit is how far a clock may be from the storage service's. A signature or a token is
@@ -197,7 +200,7 @@ func (t Trouble) ScratchIsFull() bool { return t.ScratchSize > 0 && 20*t.Scratch
 
 // format returns the trouble in the form of a URL query.
 func (t Trouble) format() string {
-	fields := map[string]string{"rival": t.Rival, "broken": t.Broken, "exposed": t.Exposed}
+	fields := map[string]string{"rival": t.Rival, "broken": t.Broken, "exposed": t.Exposed, "gpus": t.GPUs}
 	for name, n := range map[string]int64{
 		"blind": int64(t.Blind.Seconds()), "clock": int64(t.Clock.Seconds()), "free": t.ScratchFree, "size": t.ScratchSize, "crashes": int64(t.Crashes),
 	} {
@@ -221,5 +224,6 @@ func parseTrouble(text string) Trouble {
 	return Trouble{
 		Blind: max(seconds("blind"), 0), Clock: seconds("clock"), ScratchFree: number("free"), ScratchSize: number("size"),
 		Rival: values.Get("rival"), Broken: values.Get("broken"), Exposed: values.Get("exposed"), Crashes: parseCount(values.Get("crashes")),
+		GPUs: values.Get("gpus"),
 	}
 }

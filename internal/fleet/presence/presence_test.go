@@ -74,7 +74,7 @@ func full() Presence {
 			Calls: activity.CallReport{Count: 120, Slow: 90, Failed: 9, Denied: 1, Throttled: 2, Missing: 3},
 			Trouble: Trouble{Exposed: "127.0.0.1:3080", Blind: 7 * time.Second, Clock: -10 * time.Minute,
 				ScratchFree: 5, ScratchSize: 1 << 40, Rival: "vm & 2 since",
-				Crashes: 2, Broken: "a,b"},
+				Crashes: 2, Broken: "a,b", GPUs: "1 (Tesla T4): lost & gone; 3: nvidia-smi does not answer"},
 			Readings: []Reading{{"test-jobs", 1200, 10 * time.Minute}, {"test-jobs", 3400, 5 * time.Minute}},
 		},
 		Running: []Running{
@@ -160,7 +160,7 @@ func TestMetadata(t *testing.T) {
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,9,1,2,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&lost=1m4s&reason=evicted" +
 				"&released=3&took=412ms",
-			"trouble": "blind=7&broken=a%2Cb&clock=-600&crashes=2&exposed=127.0.0.1%3A3080&free=5&rival=vm+%26+2+since&size=1099511627776",
+			"trouble": "blind=7&broken=a%2Cb&clock=-600&crashes=2&exposed=127.0.0.1%3A3080&free=5&gpus=1+%28Tesla+T4%29%3A+lost+%26+gone%3B+3%3A+nvidia-smi+does+not+answer&rival=vm+%26+2+since&size=1099511627776",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)

@@ -126,6 +126,19 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 // while this one runs. A restarted worker may get another one.
 func (d *Dir) Place() int { return d.number }
 
+// Lock takes a lock that one worker of this VM can have at a time, until release is called. It
+// does not wait.
+func (d *Dir) Lock(name string) (release func(), ok bool) {
+	l, err := take(d.file(name))
+	if err != nil {
+		if !errors.Is(err, errHeld) {
+			d.Log.Warn("a lock of the VM's workers cannot be taken: this worker does without what it guards", "file", d.file(name), "error", err)
+		}
+		return nil, false
+	}
+	return l.release, true
+}
+
 // Close releases the worker's locks. A nil *Dir has none.
 func (d *Dir) Close() {
 	if d == nil {

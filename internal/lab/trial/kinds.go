@@ -118,6 +118,7 @@ func (c Config) fromKindsFile() (candidate, error) {
 		p.settings["directory"] = k.Directory
 	}
 	p.settings["environment"] = c.environmentOf(k)
+	delete(p.settings, "gpus") // the only job sees those of this machine
 	p.prepare(c, k.Snapshot)
 	p.limit()
 	return p, nil

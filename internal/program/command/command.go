@@ -36,6 +36,9 @@ type Command struct {
 	// Files are inputs of the job that are placed in the working folder.
 	Files []File `json:"files,omitempty"`
 
+	// GPUs is how many GPUs the command gets; nil is as many as its kind says.
+	GPUs *int `json:"gpus,omitempty"`
+
 	// Outputs are patterns for files in the working folder that become outputs when the
 	// command is done.
 	Outputs []string `json:"outputs,omitempty"`
@@ -59,12 +62,14 @@ type File struct {
 
 // Limits of a command.
 const (
-	maxText  = 128<<10 - 1 // bytes of an argument or a variable: Linux starts no program with a longer one
-	maxTexts = 1 << 20     // bytes of all of them; Linux takes 2 MiB, with the worker's variables
+	maxText   = 128<<10 - 1 // bytes of an argument or a variable: Linux starts no program with a longer one
+	maxTexts  = 1 << 20     // bytes of all of them; Linux takes 2 MiB, with the worker's variables
+	mostGPUs  = 1000
+	maxInline = 15 << 10 // bytes of JSON that a message always has room for
 )
 
 // fields are the names in the JSON of a command.
-var fields = []string{"argv", "environment", "files", "outputs"}
+var fields = []string{"argv", "environment", "files", "gpus", "outputs"}
 
 // example ends an error about a payload that is no command.
 const example = `give {"argv": ["PROGRAM", "ARGUMENT"], "environment": {"NAME": "TEXT"}}`
@@ -119,7 +124,28 @@ func (c Command) Check() error {
 	if size > maxTexts {
 		return fmt.Errorf("arguments and environment have %d bytes; at most %d are allowed: put the data in a file", size, maxTexts)
 	}
+	if err := c.checkGPUs(); err != nil {
+		return err
+	}
 	return c.checkFiles()
+}
+
+// checkGPUs also bounds the command: a worker reserves GPUs before it reads a payload that is not in
+// the message.
+func (c Command) checkGPUs() error {
+	if c.GPUs == nil {
+		return nil
+	}
+	raw, err := json.Marshal(c)
+	switch {
+	case err != nil:
+		return err
+	case *c.GPUs < 0 || *c.GPUs > mostGPUs:
+		return fmt.Errorf("gpus is %d; it must be 0 to %d", *c.GPUs, mostGPUs)
+	case len(raw) > maxInline:
+		return fmt.Errorf("a command with gpus has %d bytes; at most %d are allowed: put the data in a file", len(raw), maxInline)
+	}
+	return nil
 }
 
 func checkText(text string) error {

@@ -1,0 +1,263 @@
+// Package gpu gives each job GPUs of its own.
+//
+// A [Pool] knows the GPUs of this machine: those of NVIDIA by /dev/nvidia0 and so on, of AMD by
+// the kernel's topology, or those that an operator lists. Jobs reserve them by number, and their
+// programs find them in the variables that the libraries of both read. Nothing else keeps a program
+// from the others.
+//
+// A GPU that nvidia-smi reports as broken, or whose device is gone, is given to no job until that
+// changes. A job that has it runs on.
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/text/plaintext"
+)
+
+// checkEvery is the time between two looks at the GPUs. A driver may be installed after the worker
+// has started.
+const checkEvery = time.Minute
+
+// Config describes the GPUs that jobs get.
+type Config struct {
+	// List names them by index, or by UUID as nvidia-smi does. Nil is all that are found, and an
+	// empty list none.
+	List []string
+
+	// Lock locks a name against other workers of this machine, until release is called. Default:
+	// there are none.
+	Lock func(name string) (release func(), ok bool)
+
+	// Log gets a line when a GPU breaks or comes back.
+	Log *slog.Logger
+
+	// Root has dev and sys. Default: /.
+	Root string
+}
+
+// Device is a GPU as variables name it.
+type Device struct {
+	ID  string
+	AMD bool
+}
+
+// Pool gives GPUs to jobs. A nil *Pool has none.
+type Pool struct {
+	Config
+	stop context.CancelFunc
+	over chan struct{}
+
+	mu      sync.Mutex
+	devices []*device
+	changed chan struct{}           // closed when a GPU may be free again, and replaced
+	jobs    map[string]*reservation // by the job's id
+}
+
+type device struct {
+	Device
+	name   string // of the model; empty if it is not known
+	fault  string // why no job gets it; empty for none
+	taken  bool
+	unlock func()
+}
+
+// String names a device in messages.
+func (d *device) String() string {
+	if d.name == "" {
+		return d.ID
+	}
+	return fmt.Sprintf("%s (%s)", d.ID, d.name)
+}
+
+// reservation is what a job has, until all of its holders have left: its delivery, and its handler, which
+// may outlive that.
+type reservation struct {
+	devices []*device
+	holders int
+}
+
+// Open looks for the GPUs, and watches them until Close.
+func Open(c Config) *Pool {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := newPool(c)
+	p.stop = cancel
+	p.check(ctx)
+	go func() {
+		defer close(p.over)
+		ticker := time.NewTicker(checkEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				p.check(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return p
+}
+
+func newPool(c Config) *Pool {
+	if c.Root == "" {
+		c.Root = "/"
+	}
+	return &Pool{Config: c, over: make(chan struct{}), changed: make(chan struct{}), jobs: map[string]*reservation{}}
+}
+
+// Close stops watching.
+func (p *Pool) Close() {
+	if p != nil {
+		p.stop()
+		<-p.over
+	}
+}
+
+// Count returns how many GPUs jobs can get.
+func (p *Pool) Count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count()
+}
+
+func (p *Pool) count() (n int) {
+	for _, d := range p.devices {
+		if d.fault == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Reserve reserves n GPUs for a job until release is called. If others have them, changed is not
+// nil, and is closed when some may be free. The error says that this machine has too few.
+func (p *Pool) Reserve(id string, n int) (release func(), changed <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if has := p.count(); n > has {
+		return nil, nil, fmt.Errorf("the job takes %d GPUs, and jobs can have %d of this machine", n, has)
+	}
+	r := &reservation{holders: 1}
+	for _, d := range p.devices {
+		if len(r.devices) < n && d.fault == "" && !d.taken && p.lock(d) {
+			d.taken = true
+			r.devices = append(r.devices, d)
+		}
+	}
+	if len(r.devices) < n {
+		r.free()
+		return nil, p.changed, nil
+	}
+	p.jobs[id] = r
+	return func() { p.leave(id, r) }, nil, nil
+}
+
+// lock locks a device against other workers.
+func (p *Pool) lock(d *device) (ok bool) {
+	if p.Lock == nil {
+		return true
+	}
+	d.unlock, ok = p.Lock("gpu-" + strings.ReplaceAll(d.ID, "/", "_"))
+	return ok
+}
+
+func (r *reservation) free() {
+	for _, d := range r.devices {
+		if d.taken = false; d.unlock != nil {
+			d.unlock()
+		}
+	}
+}
+
+// Join returns the GPUs of a job, which keeps them until leave is called too.
+func (p *Pool) Join(id string) (devices []Device, leave func()) {
+	if p == nil {
+		return nil, func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.jobs[id]
+	if r == nil {
+		return nil, func() {}
+	}
+	r.holders++
+	for _, d := range r.devices {
+		devices = append(devices, d.Device)
+	}
+	return devices, func() { p.leave(id, r) }
+}
+
+func (p *Pool) leave(id string, r *reservation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.holders--; r.holders > 0 {
+		return
+	}
+	r.free()
+	if p.jobs[id] == r {
+		delete(p.jobs, id)
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Faults says which GPUs are broken and why, in at most 200 bytes; empty for none.
+func (p *Pool) Faults() string {
+	if p == nil {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for _, d := range p.devices {
+		if d.fault != "" {
+			all = append(all, fmt.Sprintf("%v: %s", d, d.fault))
+		}
+	}
+	return plaintext.Middle(strings.Join(all, "; "), 200)
+}
+
+// Variables are the variables that [Pool.Variables] can set.
+var Variables = []string{
+	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+}
+
+// Variables returns the variables of a program that has these GPUs. Without any they hide those
+// that other jobs get.
+func (p *Pool) Variables(devices []Device) map[string]string {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	vars := map[string]string{}
+	if len(devices) == 0 {
+		for _, d := range p.devices {
+			if d.AMD {
+				vars["ROCR_VISIBLE_DEVICES"], vars["HIP_VISIBLE_DEVICES"] = "-1", "-1"
+			} else {
+				vars["CUDA_VISIBLE_DEVICES"], vars["NVIDIA_VISIBLE_DEVICES"] = "-1", "void"
+			}
+		}
+		return vars
+	}
+	var ids, numbers []string
+	for i, d := range devices {
+		ids, numbers = append(ids, d.ID), append(numbers, strconv.Itoa(i))
+	}
+	all := strings.Join(ids, ",")
+	if devices[0].AMD { // HIP counts those that ROCR leaves
+		vars["ROCR_VISIBLE_DEVICES"], vars["HIP_VISIBLE_DEVICES"] = all, strings.Join(numbers, ",")
+		return vars
+	}
+	vars["CUDA_VISIBLE_DEVICES"], vars["NVIDIA_VISIBLE_DEVICES"] = all, all
+	vars["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID" // as nvidia-smi counts them
+	return vars
+}
