@@ -36,7 +36,7 @@ func (b *bench) progress(id string) {
 // TestFailedHereLast: a job that failed on this machine last is left to other machines for ten minutes, unless there is none,
 // or another job of its kind has succeeded here since, or the job made progress elsewhere.
 func TestFailedHereLast(t *testing.T) {
-	leaves, runs := [2]time.Duration{10 * time.Minute, 13 * time.Minute}, [2]time.Duration{10 * time.Second, 20 * time.Second}
+	leaves, runs := [2]time.Duration{10 * time.Minute, 14 * time.Minute}, [2]time.Duration{10 * time.Second, 20 * time.Second}
 	nothing := func(*bench) {}
 	worked := func(b *bench) { // another job here
 		time.Sleep(2 * time.Second)
