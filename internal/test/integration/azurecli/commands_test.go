@@ -47,7 +47,6 @@ var reasons = map[string]string{
 	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
 	"make mutants": onItsOwn, "make package": onItsOwn, "make nightly": onItsOwn, "make race": onItsOwn, "make nightly-names": onItsOwn,
 	"make nightly-proof": onItsOwn, "make nightly-race": onItsOwn,
-	"make release-snapshot": onItsOwn, "make recording": onItsOwn,
 	"make soak": onItsOwn, "make test": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
 }
 
