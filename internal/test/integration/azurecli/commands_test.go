@@ -47,7 +47,8 @@ var reasons = map[string]string{
 	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
 	"make mutants": onItsOwn, "make package": onItsOwn, "make nightly": onItsOwn, "make race": onItsOwn, "make nightly-names": onItsOwn,
 	"make nightly-proof": onItsOwn, "make nightly-race": onItsOwn,
-	"make soak": onItsOwn, "make test": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
+	"make release-snapshot": onItsOwn,
+	"make soak":             onItsOwn, "make test": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
 }
 
 // runnable are the names of the commands that TestDocumentedCommandsRun runs, unless a
