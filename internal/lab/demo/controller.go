@@ -117,7 +117,9 @@ func (d *demo) remove(vm *stage.VM) {
 // lock here, but not when it calls the returned function.
 func (d *demo) next(h *history) func() error {
 	for i, e := range d.script.evictions {
-		if drain := h.drains[e.vm.Name]; !drain.ended.IsZero() || !time.Now().Before(e.notBefore) {
+		// A worker logs the stop and the end of its drain in two goroutines, in either order.
+		drain := h.drains[e.vm.Name]
+		if !drain.ended.IsZero() && !drain.stopped.IsZero() || !time.Now().Before(e.notBefore) {
 			return func() error { return d.removeEvicted(i, drain) }
 		}
 	}
