@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/program/archive"
@@ -39,7 +38,7 @@ var attachable = archive.Limits{Bytes: job.MaxStream, Entries: 1_000_000, Names:
 // the content of a folder into the working folder itself, as the path "." does. Modes are kept
 // as far as they make files executable. Links in a folder stay links, and must not lead out of it.
 //
-// What is stored already is not sent again, whoever has sent it: one content has one blob,
+// A content that any producer has stored is not sent again: one content has one blob,
 // in the container of outputs. Attach costs two calls then, and otherwise what [Client.Upload]
 // does. [Client.Clean] removes it when no open job can name it.
 func (c *Client) Attach(ctx context.Context, spec *Spec, path, name string) error {
@@ -133,8 +132,8 @@ const copyPart = 64 << 20
 
 // store sends a content as the blob that has its hash as its name, if there is none.
 func (c *Client) store(ctx context.Context, to job.Input, f content, sum string) error {
-	blob := c.stores.Account.Container(to.Container).NewBlockBlobClient(to.Blob)
-	switch _, err := blob.GetProperties(ctx, nil); {
+	container := c.stores.Account.Container(to.Container)
+	switch _, err := container.NewBlobClient(to.Blob).GetProperties(ctx, nil); {
 	case err == nil:
 		return nil
 	case !bloberror.HasCode(err, bloberror.BlobNotFound):
@@ -145,20 +144,13 @@ func (c *Client) store(ctx context.Context, to job.Input, f content, sum string)
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	_, err = upload.Send(ctx, blob, &sameContent{from: in, want: sum, sum: sha256.New()}, upload.Options{
-		Size: f.size, Type: "application/octet-stream", Token: uuid.NewString(),
+	_, err = c.send(ctx, container, to, &sameContent{from: in, want: sum, sum: sha256.New()}, upload.Options{
+		Size: f.size, Type: "application/octet-stream",
 	})
-	switch unreadable, ok := errors.AsType[*upload.ReadError](err); {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case ok:
-		return unreadable.Err
-	case errors.Is(err, upload.ErrTaken): // by another who has sent the same
+	if errors.Is(err, upload.ErrTaken) { // by another producer with the same content
 		return nil
-	case err != nil:
-		return c.uploadError(to, err)
 	}
-	return nil
+	return err
 }
 
 // errAltered means that a file is not what it was when its hash was taken.

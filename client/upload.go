@@ -73,21 +73,31 @@ func (c *Client) Upload(ctx context.Context, to job.Input, content io.Reader, o 
 	if o.Size <= 0 {
 		o.Size = -1
 	}
-	sent, err := upload.Send(ctx, in.NewBlockBlobClient(to.Blob), content, upload.Options{
-		Size: o.Size, Type: upload.TypeOf(to.Blob), Token: uuid.NewString(), Replace: o.Replace,
-	})
-	switch unreadable, ok := errors.AsType[*upload.ReadError](err); {
-	case ctx.Err() != nil:
-		return job.Input{}, context.Cause(ctx)
-	case ok:
-		return job.Input{}, unreadable.Err
+	sent, err := c.send(ctx, in, to, content, upload.Options{Size: o.Size, Type: upload.TypeOf(to.Blob), Replace: o.Replace})
+	switch {
 	case errors.Is(err, upload.ErrTaken):
 		return job.Input{}, exists(to)
 	case err != nil:
-		return job.Input{}, c.uploadError(to, err)
+		return job.Input{}, err
 	}
 	to.ETag = string(sent.ETag)
 	return to, nil
+}
+
+// send sends a content as a blob. The error is [upload.ErrTaken] for a blob that is there, and that
+// of content as it is.
+func (c *Client) send(ctx context.Context, in *container.Client, to job.Input, content io.Reader, o upload.Options) (upload.Sent, error) {
+	o.Token = uuid.NewString()
+	sent, err := upload.Send(ctx, in.NewBlockBlobClient(to.Blob), content, o)
+	switch unreadable, ok := errors.AsType[*upload.ReadError](err); {
+	case ctx.Err() != nil:
+		return sent, context.Cause(ctx)
+	case ok:
+		return sent, unreadable.Err
+	case err != nil && !errors.Is(err, upload.ErrTaken):
+		return sent, c.uploadError(to, err)
+	}
+	return sent, err
 }
 
 // uploadable returns why a blob cannot be uploaded, or the blob that is there and must not be

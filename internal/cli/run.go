@@ -51,7 +51,7 @@ type Program struct {
 // true when help or the version was printed, and there is nothing left to do.
 func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, err error) {
 	if len(args) == 1 && args[0] == "--version" { // at once: scripts ask often
-		_, err = fmt.Fprintln(stdout, p.Name, p.Version)
+		_, err = fmt.Fprintln(stdout, p.versionText())
 		return true, err
 	}
 	exited := false
@@ -71,6 +71,8 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 	}
 	return false, nil
 }
+
+func (p Program) versionText() string { return p.Name + " " + p.Version }
 
 // refuseEmpty returns an error if a flag or an argument of the command line is empty. It would count
 // as not given: with an unset variable of the shell, cancel --group "$NIGHT" would cancel the jobs of
@@ -108,7 +110,7 @@ func hasEmpty(v reflect.Value) bool {
 
 // parser reads command lines of the program into flags.
 func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
-	vars := kong.Vars{"version": p.Name + " " + p.Version}
+	vars := kong.Vars{"version": p.versionText()}
 	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags, append(more,
 		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(ignoreVersionVariable),

@@ -3,16 +3,16 @@ package program
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // listedGPU is the form of a GPU in a kinds file: its index, or its UUID or that of a part.
-var listedGPU = regexp.MustCompile(`^([0-9]{1,3}|(GPU|MIG)-[A-Za-z0-9/-]{1,80})$`)
+var listedGPU = lazyregexp.New(`^([0-9]{1,3}|(GPU|MIG)-[A-Za-z0-9/-]{1,80})$`)
 
 // parseGPUs reads which GPUs of a machine jobs get; nil for all that are found.
 func parseGPUs(v jsonpos.Value) ([]string, error) {
@@ -33,7 +33,7 @@ func parseGPUs(v jsonpos.Value) ([]string, error) {
 			id = number.String()
 		}
 		switch {
-		case !listedGPU.MatchString(id):
+		case !listedGPU().MatchString(id):
 			return nil, item.Errorf("give the index or the UUID of a GPU, as nvidia-smi -L shows it")
 		case slices.Contains(all, id):
 			return nil, item.Errorf("GPU %s is given twice", id)

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/text/durations"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
@@ -160,12 +160,10 @@ func (k *parsedKind) setTokens(v jsonpos.Value) (err error) {
 	return nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // checkVariable validates the name of an environment variable.
 func checkVariable(name string) error {
 	switch {
-	case !variableName.MatchString(name):
+	case !command.IsVariable(name):
 		return fmt.Errorf("%q is not the name of a variable: give letters, digits and _", name)
 	case slices.ContainsFunc(contract, func(own string) bool { return sameVariable(own, name) }):
 		return fmt.Errorf("%s is set by the worker for every job", name)

@@ -68,7 +68,7 @@ func (e *exposure) check() error {
 }
 
 // watch checks each minute. While programs reach the service none is started: their jobs are left
-// to other machines. What was found before stands where a check gives no answer.
+// to other machines. A check that fails changes nothing.
 func (e *exposure) watch(ctx context.Context) {
 	var before *reached
 	for retry.Sleep(ctx, exposureEvery) == nil {

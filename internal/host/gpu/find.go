@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -48,8 +49,7 @@ func (p *Pool) check(ctx context.Context) {
 			p.Log.InfoContext(ctx, "GPU works again", "resource", "GPU "+d.String())
 		}
 	}
-	close(p.changed)
-	p.changed = make(chan struct{})
+	p.wake()
 }
 
 // find returns the GPUs of this machine, or those of the list.
@@ -74,8 +74,8 @@ func (p *Pool) find() (found []*device) {
 }
 
 var (
-	nvidiaDevice = regexp.MustCompile(`^nvidia[0-9]+$`)
-	amdDevice    = regexp.MustCompile(`^renderD[0-9]+$`)
+	nvidiaDevice = lazyregexp.New(`^nvidia[0-9]+$`)
+	amdDevice    = lazyregexp.New(`^renderD[0-9]+$`)
 )
 
 // countAMD counts the nodes of the topology that are GPUs, or else what draws.
@@ -95,10 +95,10 @@ func (p *Pool) countAMD() (n int) {
 	return n
 }
 
-func (p *Pool) countNames(dir string, form *regexp.Regexp) (n int) {
+func (p *Pool) countNames(dir string, form func() *regexp.Regexp) (n int) {
 	entries, _ := os.ReadDir(filepath.Join(p.Root, dir))
 	for _, entry := range entries {
-		if form.MatchString(entry.Name()) {
+		if form().MatchString(entry.Name()) {
 			n++
 		}
 	}
@@ -109,7 +109,7 @@ func (p *Pool) countNames(dir string, form *regexp.Regexp) (n int) {
 const checkTimeout = 30 * time.Second
 
 // lost matches what nvidia-smi prints in place of the name of a GPU that it cannot reach.
-var lost = regexp.MustCompile(`(?i)ERR!|unknown error|is lost|reset required|unable to determine`)
+var lost = lazyregexp.New(`(?i)ERR!|unknown error|is lost|reset required|unable to determine`)
 
 // examine sets names and faults of NVIDIA's GPUs, where there is nvidia-smi.
 func examine(ctx context.Context, devices []*device) {
@@ -127,7 +127,7 @@ func examine(ctx context.Context, devices []*device) {
 		switch {
 		case err != nil:
 			d.fault = err.Error()
-		case name == "" || lost.MatchString(name):
+		case name == "" || lost().MatchString(name):
 			d.fault = "nvidia-smi says: " + cmp.Or(name, "nothing")
 		default:
 			d.name = name

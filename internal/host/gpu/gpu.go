@@ -204,6 +204,11 @@ func (p *Pool) leave(id string, r *reservation) {
 	if p.jobs[id] == r {
 		delete(p.jobs, id)
 	}
+	p.wake()
+}
+
+// wake has the jobs that wait try again. The caller holds the lock.
+func (p *Pool) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }

@@ -24,10 +24,14 @@ func (u *User) removeKeys() error {
 		if err != nil {
 			return err
 		}
+		rings := keyringsOf(string(table), u.id)
+		if len(rings) == 0 {
+			return nil
+		}
 		// The persistent keyring obeys only a thread that has it.
 		_, _ = unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, int(u.id), unix.KEY_SPEC_THREAD_KEYRING, 0, 0)
-		errs := []error{}
-		for _, id := range append(keyringsOf(string(table), u.id), unix.KEY_SPEC_THREAD_KEYRING) {
+		var errs []error
+		for _, id := range append(rings, unix.KEY_SPEC_THREAD_KEYRING) {
 			switch _, err := unix.KeyctlInt(unix.KEYCTL_CLEAR, id, 0, 0, 0); {
 			case err == nil, errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOKEY):
 			default:

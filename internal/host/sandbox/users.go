@@ -92,7 +92,7 @@ func (u *Users) Take() (*User, error) {
 }
 
 // End kills the user's processes, and removes its files in folders that all users
-// may write and its shared memory, semaphores and message queues. Do not return a
+// may write and its shared memory, semaphores, message queues and keys. Do not return a
 // user for whom that fails.
 func (u *Users) End(user *User) error {
 	if u == nil || user == nil {

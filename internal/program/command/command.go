@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
+	"github.com/spotworker/spotworker/internal/text/lazyregexp"
 )
 
 // Kind is the name of the kind that workers have with --commands.
@@ -178,7 +178,10 @@ func (c Command) checkFiles() error {
 	return nil
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// IsVariable reports whether a text is the name of an environment variable.
+func IsVariable(name string) bool { return variableName().MatchString(name) }
 
 var (
 	// workers are variables that the worker sets for a program, beside SPOTWORKER_*.
@@ -194,7 +197,7 @@ var (
 func CheckVariable(name string) error {
 	upper := strings.ToUpper(name)
 	switch {
-	case !variableName.MatchString(name):
+	case !IsVariable(name):
 		return fmt.Errorf("%.80q is not the name of a variable: give letters, digits and _", name)
 	case strings.HasPrefix(upper, "SPOTWORKER_"), slices.Contains(workers, upper):
 		return fmt.Errorf("variable %.80s is the worker's: a message cannot set it", name)
@@ -206,11 +209,11 @@ func CheckVariable(name string) error {
 }
 
 // exitForm are the words of package tree and of [WithCode] about how a command ended.
-var exitForm = regexp.MustCompile(`the command exited with code (\d{1,10})|\(exit code (\d{1,10})\)`)
+var exitForm = lazyregexp.New(`the command exited with code (\d{1,10})|\(exit code (\d{1,10})\)`)
 
 // WithCode adds the exit code of a command to words about its end that do not have it.
 func WithCode(text string, code int) string {
-	if exitForm.MatchString(text) {
+	if exitForm().MatchString(text) {
 		return text
 	}
 	return fmt.Sprintf("%s (exit code %d)", text, code)
@@ -219,7 +222,7 @@ func WithCode(text string, code int) string {
 // ExitCode returns the exit code that the reason of a job's failure has. What a program has
 // printed comes behind it.
 func ExitCode(reason string) (code int, ok bool) {
-	match := exitForm.FindStringSubmatch(reason)
+	match := exitForm().FindStringSubmatch(reason)
 	if match == nil {
 		return 0, false
 	}

@@ -43,8 +43,8 @@ type group interface {
 
 // waiter is a group whose program the worker has not started itself.
 type waiter interface {
-	// wait waits until the whole group has ended, and returns how the program did.
-	wait() Exit
+	// wait waits until the whole group has ended. exit then gets nil.
+	wait()
 }
 
 // Limits are the limits that the operating system enforces. A zero limit means none.
@@ -128,9 +128,9 @@ func abandon(cmd *exec.Cmd, err error) error {
 func (p *Program) wait() Exit {
 	all := p.group
 	if w, ok := all.(waiter); ok {
-		exit := w.wait()
+		w.wait()
 		p.end()
-		return exit
+		return all.exit(nil)
 	}
 	if waitUnreaped(p.cmd.Process.Pid) {
 		p.end()

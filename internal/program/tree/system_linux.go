@@ -102,7 +102,7 @@ func (g *usersGroup) exit(state *os.ProcessState) Exit {
 // reaped is a program below a reaper.
 type reaped struct {
 	program *reaper.Program
-	ended   bool // it, and everything below its reaper
+	ended   Exit // how it ended, after wait
 }
 
 // beginReaped starts a command below a reaper.
@@ -119,24 +119,21 @@ func (r *reaped) terminate(with syscall.Signal) error { return r.program.Termina
 func (r *reaped) kill() error { return r.program.Kill() }
 
 // wait implements [waiter].
-func (r *reaped) wait() Exit {
+func (r *reaped) wait() {
 	exit, ok := r.program.Wait()
-	r.ended = ok
 	if !ok { // the reaper was killed, and with it the program
-		return exitOf(syscall.WaitStatus(syscall.SIGKILL))
+		exit.Status = syscall.WaitStatus(syscall.SIGKILL)
 	}
-	e := exitOf(exit.Status)
-	e.Left = exit.Left
-	return e
+	r.ended = exitOf(exit.Status)
+	r.ended.Left = exit.Left
 }
 
-func (r *reaped) release() { r.program.Release(r.ended) }
+func (r *reaped) release() { r.program.Release() }
 
 // full returns false: the worker's user has the tasks of all programs.
 func (*reaped) full() bool { return false }
 
-// exit is not called: see [waiter].
-func (*reaped) exit(*os.ProcessState) Exit { return Exit{} }
+func (r *reaped) exit(*os.ProcessState) Exit { return r.ended }
 
 // waitUnreaped waits for the end of a process without reaping it, and reports
 // whether that succeeded.

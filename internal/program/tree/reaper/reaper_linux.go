@@ -37,7 +37,7 @@ const (
 type Program struct {
 	reaper *reaper
 	late   *time.Timer // runs out when the reaper has not obeyed
-	ended  bool        // and with it everything that it started
+	whole  bool        // the reaper has told the end: all below it has ended
 }
 
 // Exit is how a program ended.
@@ -136,9 +136,6 @@ const killGrace = 10 * time.Second
 
 // Kill ends the program and everything that it started.
 func (p *Program) Kill() error {
-	if p.ended {
-		return nil
-	}
 	if p.late == nil {
 		p.late = time.AfterFunc(killGrace, func() { _ = p.reaper.cmd.Process.Kill() }) // with which the program ends
 	}
@@ -154,17 +151,14 @@ func (p *Program) Wait() (e Exit, ok bool) {
 		return e, false
 	}
 	found, _ := fmt.Sscanf(word, reap.Ended+" %d %d", &e.Status, &e.Left)
-	return e, found == 2
+	p.whole = found == 2
+	return e, p.whole
 }
 
-// Release gives up the program after Wait, which returned ok. No other method may be called
-// at the same time.
-func (p *Program) Release(ok bool) {
-	if p.ended {
-		return
-	}
-	p.ended = true
-	if p.late != nil && !p.late.Stop() || !ok {
+// Release gives up the program after Wait. No other method may be called at the same time, or
+// later.
+func (p *Program) Release() {
+	if p.late != nil && !p.late.Stop() || !p.whole {
 		p.reaper.close()
 		return
 	}
