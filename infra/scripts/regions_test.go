@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/test/proof"
@@ -20,9 +22,24 @@ func TestDeployOfAFurtherRegion(t *testing.T) {
 			t.Parallel()
 			a := newSubscription(t)
 			a.write("accountsoffirst", c.accounts, 0o600)
+			a.write("account", c.account, 0o600)
 			a.sizes(usualSize("Standard_D2as_v5"), usualSize("Standard_D2s_v5"), usualSize("Standard_E2as_v5"))
 			a.env = []string{"PARAMETERS=infra/bicep/region.bicepparam", "ACCOUNT_GROUP=firstregion", "ACCOUNT_NAME=" + c.account}
 			a.deploysOr(c.want)
 		})
+	}
+}
+
+// TestDeployKeepsFurtherRegions: a deployment of the first region names the subnets of further regions
+// that its account lets in, and no other ones.
+func TestDeployKeepsFurtherRegions(t *testing.T) {
+	t.Parallel()
+	a := newSubscription(t)
+	a.write("group", "true", 0o600)
+	a.write("admits", regionSubnet("spotworker-north")+"\n"+regionSubnet("spotworker-east")+"\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	want := `regionSubnets=["` + regionSubnet("spotworker-north") + `","` + regionSubnet("spotworker-east") + `"]`
+	if err != nil || !slices.ContainsFunc(calls, func(c string) bool { return strings.Contains(c, "create") && strings.Contains(c, want) }) {
+		t.Errorf("deploy = %v after %q, want %s; it said:\n%s", err, calls, want, said)
 	}
 }
