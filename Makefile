@@ -32,7 +32,7 @@ DEBIAN_PACKAGES := iproute2 chromium spin debootstrap systemd-container dbus she
 
 # What make nightly needs besides: promtool, the machine's own Azure CLI, Wine with a compiler,
 # containers, packages of a release, and real programs as jobs.
-NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user
+NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user snakemake parallel
 
 # One mode of compilation for all but the race detector and Windows: packages that are compiled
 # once serve tests, programs and releases. Without data for debuggers, which releases lack too, a
