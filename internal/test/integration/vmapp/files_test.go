@@ -22,7 +22,8 @@ func TestScripts(t *testing.T) {
 	for folder, scripts := range map[string][]string{
 		"vmapp/scripts": {"install.sh", "update.sh", "remove.sh"},
 		"tools":         {"azure-cli.sh", "debian-root.sh", "deploy-checks.sh", "deploy-sizes.sh", "deploy-workers.sh", "bicep.sh"},
-		".": {"tools/deploy.sh", "tools/deploy-evict.sh", "tools/release.sh", "tools/go-tool.sh", "examples/ci/ci.sh", "examples/workflows/onworker", "examples/workflows/profile/submit.sh",
+		".": {"tools/deploy.sh", "tools/deploy-evict.sh", "tools/rehome.sh", "tools/release.sh", "tools/go-tool.sh", "infra/watch/watch.sh",
+			"examples/ci/ci.sh", "examples/workflows/onworker", "examples/workflows/profile/submit.sh",
 			"examples/workflows/profile/status.sh", "examples/workflows/profile/cancel.sh"},
 		"vmapp/linux": {"preinstall.sh", "postinstall.sh", "preremove.sh", "postremove.sh"},
 	} {
@@ -80,4 +81,10 @@ func TestUnits(t *testing.T) {
 		put(t, filepath.Join(folder, file), text)
 		verify("./" + unit)
 	}
+	watch := filepath.Join(repository.Root(t), "infra", "watch")
+	text := replaceOnce(t, read(t, filepath.Join(watch, "spotworker-watch.service")), "/usr/bin/az", "/bin/sh")
+	text = replaceOnce(t, text, "ExecStart=/opt/spotworker-watch/infra/watch/watch.sh", "ExecStart=/bin/sh")
+	put(t, filepath.Join(folder, "spotworker-watch.service"), text)
+	put(t, filepath.Join(folder, "spotworker-watch.timer"), read(t, filepath.Join(watch, "spotworker-watch.timer")))
+	verify("./spotworker-watch.service", "./spotworker-watch.timer")
 }
