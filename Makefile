@@ -32,7 +32,7 @@ DEBIAN_PACKAGES := iproute2 chromium spin debootstrap systemd-container dbus she
 
 # What make nightly needs besides: promtool, the machine's own Azure CLI, Wine with a compiler,
 # containers, packages of a release, and real programs as jobs.
-NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user
+NIGHTLY_PACKAGES := prometheus azure-cli wine wine64 gcc-mingw-w64-x86-64-posix podman runc rpm groff-base gromacs john lammps qemu-user snakemake parallel
 
 # One mode of compilation for all but the race detector and Windows: packages that are compiled
 # once serve tests, programs and releases. Without data for debuggers, which releases lack too, a
@@ -133,7 +133,7 @@ nightly-lint:
 		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done && \
 		echo golangci-lint run of depguard for Windows && GOOS=windows "$$linter" run --allow-serial-runners --enable-only depguard
 	@echo go vet in infra/kubernetes/check && cd infra/kubernetes/check && GOFLAGS= go vet . # golangci-lint would read 950 packages
-	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter"
+	@linter=$$(tools/go-tool.sh actionlint) && set -x && "$$linter" && "$$linter" infra/watch/github.yml
 nightly-proof: # all crash points, 200 histories, hours of virtual time, gigabytes
 	SPOTWORKER_PROOF=full GOGC=400 go test -vet=off -p 3 -timeout 60m $(TESTFLAGS) $(LONGEST) ./...
 nightly-race:
@@ -192,6 +192,10 @@ bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BIC
 .PHONY: deploy
 deploy: ## deploy to Azure, step by step; without a subscription show the commands (DEPLOY_FLAGS=--what-if)
 	@tools/deploy.sh $(DEPLOY_FLAGS)
+
+.PHONY: rehome
+rehome: ## move the Spot VMs to another region, jobs included (REGION=name, or the answer of spotctl plan -o json piped in; REHOME_FLAGS=--dry-run)
+	@tools/rehome.sh $(REHOME_FLAGS)
 
 .PHONY: evict
 evict: ## evict one Spot VM of the deployment, as Azure would (VM=name)

@@ -58,6 +58,9 @@ type Worker struct {
 	// worker meets. They are empty if it has no such kinds.
 	Offers []string
 
+	// GPUs is how many GPUs of its machine jobs can have.
+	GPUs int `json:"gpus,omitzero"`
+
 	// Jobs is the number of jobs that the worker runs.
 	Jobs int `json:"jobs"`
 
@@ -92,6 +95,10 @@ type Findings struct {
 	// worker has, as the snapshot of a program does.
 	WithoutMachine []KindCount
 
+	// TooLarge are the jobs that wait because they take more GPUs than the worker has. Another one
+	// may have as many.
+	TooLarge []GPUCount
+
 	// SilentJobs is how many of its running jobs are silent for unusually long, and
 	// SilentJob the id of the longest silent one.
 	SilentJobs int
@@ -123,6 +130,12 @@ type Trouble = presence.Trouble
 type KindCount struct {
 	Kind string
 	Jobs int
+}
+
+// GPUCount is a number of jobs of a kind that take so many GPUs each.
+type GPUCount struct {
+	Kind       string
+	GPUs, Jobs int
 }
 
 // QueueReading is about how many messages a queue had at an earlier time.
@@ -258,7 +271,7 @@ func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, VMSize: p.Size, Zone: p.Zone, State: p.State,
 		Version: p.Program, StartedAt: p.StartedAt, Age: p.Age, Ran: p.At.Sub(p.StartedAt), Steered: p.Steered,
-		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, Jobs: p.Count, JobIDs: p.Jobs, LogEnd: p.LogEnd,
+		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Offers: p.Offers, GPUs: p.GPUs, Jobs: p.Count, JobIDs: p.Jobs, LogEnd: p.LogEnd,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
 		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action,
@@ -290,11 +303,16 @@ func findingsOf(p presence.Findings) *Findings {
 	for _, k := range p.Unlike {
 		f.WithoutMachine = append(f.WithoutMachine, KindCount(k))
 	}
+	for _, k := range p.TooLarge {
+		if kind, gpus := presence.CutGPUs(k.Kind); gpus > 0 {
+			f.TooLarge = append(f.TooLarge, GPUCount{kind, gpus, k.Jobs})
+		}
+	}
 	for _, r := range p.Readings {
 		f.Earlier = append(f.Earlier, QueueReading(r))
 	}
-	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.Earlier) == 0 && f.SilentJobs == 0 && f.Calls == 0 &&
-		f.Trouble == (Trouble{}) {
+	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.TooLarge) == 0 && len(f.Earlier) == 0 &&
+		f.SilentJobs == 0 && f.Calls == 0 && f.Trouble == (Trouble{}) {
 		return nil
 	}
 	return &f

@@ -98,6 +98,9 @@ func TestHeartbeatContent(t *testing.T) {
 			Worker{Findings: &Findings{WithoutWorker: []KindCount{{"k", 2}}}}},
 		"a state without a machine": {func(p *presence.Presence) { p.Findings.Unlike = []presence.KindCount{lacks} },
 			Worker{Findings: &Findings{WithoutMachine: []KindCount{{"k", 2}}}}},
+		"jobs with many GPUs": {func(p *presence.Presence) {
+			p.GPUs, p.Findings.TooLarge = 1, []presence.KindCount{{Kind: "k/4", Jobs: 2}, {Kind: "*", Jobs: 9}}
+		}, Worker{GPUs: 1, Findings: &Findings{TooLarge: []GPUCount{{"k", 4, 2}}}}},
 		"a machine": {func(p *presence.Presence) { p.Offers = []string{"m", "n"} }, Worker{Offers: []string{"m", "n"}}},
 		"a silent job": {func(p *presence.Presence) { p.Findings.Silent, p.Findings.SilentJob = 1, "j" },
 			Worker{Findings: &Findings{SilentJobs: 1, SilentJob: "j"}}},

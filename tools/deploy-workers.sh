@@ -10,11 +10,15 @@ packageVersion() {
   tar -xzOf "$package" release 2>/dev/null | sed -n 's/^RELEASE=\(.*\)-[0-9a-f]*$/\1/p'
 }
 
-# heartbeats: name, version, state and time of each worker's last heartbeat. Without
+# heartbeats: name, version, state, time and VM of the last heartbeat of each worker on a VM of
+# this resource group: other regions of the account have workers of the same version. Without
 # --num-results az lists 5,000.
 heartbeats() {
+  local vms
+  vms=$(az vm list --resource-group "$group" --output tsv --query '[].name') || return
   az storage blob list --auth-mode login --account-name "$account" --container-name "$prefix-workers" \
-    --num-results '*' --include m --output tsv --query '[].[name, metadata.program, metadata.state, metadata.at]'
+    --num-results '*' --include m --output tsv --query '[].[name, metadata.program, metadata.state, metadata.at, metadata.vm]' |
+    awk -F '\t' 'NR == FNR { is[tolower($1)]; next } tolower($5) in is' <(printf '%s\n' "$vms") -
 }
 
 # awaitWorkers: wait until as many workers as there are VMs send heartbeats in
@@ -26,7 +30,8 @@ awaitWorkers() {
   [ -n "$version" ] || fail "$package does not say what version its worker is; see docs/deploy.md, Watch it, whether workers run"
   want=$(spotVMs) || exit
   want=${want:-1}
-  [ "$template" = main ] || [ "$want" -gt 0 ] || want=1 # the VMs of a fleet may come later
+  # VMs may come later.
+  [ "$want" -gt 0 ] || { [ "$template" = main ] && [ "${CAPACITY:-0}" -eq 0 ]; } || want=1
   rounds=$((minutes * 60 / (pause > 0 ? pause : 15)))
   echo "waiting up to $minutes minutes for $want worker(s) of version $version"
   before=$(heartbeats) || before=
@@ -41,7 +46,7 @@ awaitWorkers() {
     [ "$ready" = "${shown:-0}" ] || echo "$ready of $want so far"
     shown=$ready
   done
-  echo "workers that sent a heartbeat at the last look (name, version, state, time):" >&2
+  echo "workers that sent a heartbeat at the last look (name, version, state, time, VM):" >&2
   printf '%s\n' "${alive:-none}" >&2
   az vm list --resource-group "$group" --output table --query "[].{vm: name, provisioning: provisioningState}" >&2 || true
   fail "${ready:-0} of $want workers run version $version $minutes minutes after the deployment. No VMs in the list: no Spot capacity, or the price; add sizes or wait. VMs without workers: see what the installation said with 'az vm run-command invoke --resource-group $group --name VM --command-id RunShellScript --scripts \"tail -n 50 /var/lib/waagent/Microsoft.CPlat.Core.VMApplicationManagerLinux/*/*/std* /var/log/spotworker/*.log\"'. Workers of another version: a version that failed once is not tried again; correct it and set APPLICATION_VERSION to a higher one. Workers in state start: their log says what they wait for. A large set that is updated a fifth at a time may just need more time: WORKERS_WITHIN=60"

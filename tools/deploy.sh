@@ -106,6 +106,7 @@ target() {
   what=(--resource-group "$group" --name "$prefix-deploy" --parameters "$parameters"
     --parameters "stage=$1" "location=$location" "prefix=$prefix" "operatorKind=${OPERATOR_KIND:-User}")
   [ "$place" = Blob ] || what+=("configurationIn=$place")
+  [ -z "${subnets:-}" ] || what+=("regionSubnets=$subnets")
   what+=("${@:2}")
 }
 
@@ -287,6 +288,31 @@ takeBack() {
   done
 }
 
+# admit: let the VMs of a further region through the firewall of the first region's account.
+admit() {
+  local from subnet=SUBNET show=(az network vnet subnet show --resource-group "$group" --vnet-name "$prefix-network"
+    --name workers --query id --output tsv)
+  from=$(written accountGroup ACCOUNT_GROUP) || exit
+  [ "${from:-$group}" != "$group" ] || return 0
+  show "${show[@]}"
+  [ "$mode" = dry-run ] || subnet=$("${show[@]}") || fail "cannot read the subnet of the VMs, for the reason above; run this again"
+  run az storage account network-rule add --resource-group "$from" --account-name "$(written accountName ACCOUNT_NAME)" \
+    --subnet "$subnet" --output none
+}
+
+# admitted: the subnets of further regions that the account of this resource group lets in, as JSON;
+# nothing if there is none. A deployment would take out what it does not name.
+admitted() {
+  local list
+  list=$(az storage account list --resource-group "$group" --output tsv --query \
+    "[].networkRuleSet.virtualNetworkRules[?state=='Succeeded'].virtualNetworkResourceId | []") ||
+    fail "cannot read whom the storage account lets in, for the reason above; run this again"
+  awk -v own="/resourcegroups/$group/" -v all="/virtualnetworks/$prefix-network/subnets/workers" '
+    { id = tolower($0); at = index(id, all) }
+    at && at + length(all) == length(id) + 1 && !index(id, tolower(own)) { list = list (list ? "," : "") "\"" $0 "\"" }
+    END { if (list) print "[" list "]" }' <<<"$list"
+}
+
 # shellcheck source=tools/deploy-checks.sh
 . tools/deploy-checks.sh
 # shellcheck source=tools/deploy-sizes.sh
@@ -314,6 +340,7 @@ else
   checkProviders
   checkSizes
   checkFirstRegion
+  [ "$groupThere" = false ] || subnets=$(admitted) || exit
   confirm "Deploy to this subscription?"
 fi
 
@@ -333,6 +360,7 @@ if [ "$mode" = dry-run ] || [ "$groupThere" = false ]; then
 fi
 stage Foundation
 case $mode in ask | yes) takeBack ;; esac
+[ "$mode" = what-if ] || admit
 
 echo "== 3 of 6: upload of version $APPLICATION_VERSION"
 case $mode in

@@ -252,7 +252,7 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 }
 
 // mayLackWorker returns the error that a job has no record, with the kinds of jobs that no
-// live worker has: the job may be one of these.
+// live worker has, or has too few GPUs for: the job may be one of these.
 func mayLackWorker(ctx context.Context, deployment *client.Client, notFound error) error {
 	workers, err := overview.Workers(ctx, deployment)
 	if err != nil {
@@ -260,6 +260,9 @@ func mayLackWorker(ctx context.Context, deployment *client.Client, notFound erro
 	}
 	for _, lack := range overview.WithoutWorker(workers) {
 		notFound = fmt.Errorf("%w; it may be one of these: %s", notFound, plaintext.Line(lack.String()))
+	}
+	for _, text := range overview.TooLarge(workers) {
+		notFound = fmt.Errorf("%w; it may be one of these: %s", notFound, plaintext.Line(text))
 	}
 	return notFound
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"os"
@@ -18,9 +19,11 @@ import (
 
 // webCommand serves the deployment as a page.
 type webCommand struct {
-	Listen  string        `help:"Loopback address to serve at; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
-	Every   time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
-	Changes bool          `name:"allow-changes" help:"Let the page put, cancel, replay, purge and requeue jobs, and steer workers." env:"-"`
+	Listen     string        `help:"Address to serve at, on loopback without --read-only; port 0 is a free one." default:"127.0.0.1:0" env:"-"`
+	Every      time.Duration `help:"Time between two reads while a page is open, at least 1s." default:"5s" env:"-"`
+	Changes    bool          `name:"allow-changes" help:"Let the page put, cancel, replay, purge and requeue jobs, and steer workers." env:"-"`
+	ReadOnly   bool          `help:"Serve it to a team, behind a proxy that signs people in." env:"-"`
+	UserHeader string        `help:"The proxy's header with the name of the user." default:"X-Forwarded-User" placeholder:"NAME" env:"-"`
 	costs.Rates
 	Slots     int  `help:"Jobs that a VM does at a time, for prices. Default: by the heartbeats." placeholder:"N" env:"-"`
 	NoBrowser bool `help:"Print the address, and open no browser." env:"-"`
@@ -34,6 +37,11 @@ unless --allow-changes is given: then it has buttons, which ask before each chan
 
 The page is for the user who started it: it is served on a loopback address, and the printed address
 works once, in one browser. To see it on another machine, forward the same port with ssh -L.
+
+With --read-only it is for a team: any address, no token, and never a button. Put a proxy before it that
+signs people in and names them in --user-header, as oauth2-proxy or Azure's built-in authentication
+(X-MS-CLIENT-PRINCIPAL-NAME) do. Requests without the header are refused. The proxy must be the only
+one that reaches the address: whoever else does can write any name.
 
 With prices, as for cost, the page of costs shows money.
 
@@ -49,6 +57,13 @@ func (c *webCommand) run(ctx context.Context, s *session) error {
 	if c.Slots < 0 {
 		return &cli.ConfigError{Err: fmt.Errorf("--slots is %d; it must be positive", c.Slots)}
 	}
+	if c.ReadOnly && c.Changes {
+		return &cli.ConfigError{Err: errors.New("--read-only is for a team, which changes nothing: leave out --allow-changes")}
+	}
+	header := ""
+	if c.ReadOnly {
+		header = c.UserHeader
+	}
 	currency, price, err := c.Priced()
 	if err != nil {
 		return &cli.ConfigError{Err: err}
@@ -58,22 +73,26 @@ func (c *webCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	server, err := web.Listen(web.Config{
-		Title: s.title(), Version: version, Client: deployment, Explain: azure.Explain, Listen: c.Listen, Every: c.Every,
+		Title: s.title(), Version: version, Client: deployment, Explain: azure.Explain, Listen: c.Listen, Every: c.Every, UserHeader: header,
 		AllowChanges: c.Changes, Control: s.flags.Names().Control, Price: price, Currency: currency, Slots: c.Slots,
 	})
 	if err != nil {
 		return &cli.ConfigError{Err: fmt.Errorf("--listen: %w", err)}
 	}
-	if s.printer.json {
+	switch {
+	case s.printer.json:
 		err = s.printer.line(map[string]string{"address": server.Address()})
-	} else {
+	case c.ReadOnly:
+		s.printer.note("the page is at this address for a proxy that sets %s, until Ctrl-C:", header)
+		err = s.printer.lines([]string{server.Address()})
+	default:
 		s.printer.note("the page is at this address, which works once, until Ctrl-C:")
 		err = s.printer.lines([]string{server.Address()})
 	}
 	if err != nil {
 		return err
 	}
-	if !c.NoBrowser {
+	if !c.NoBrowser && !c.ReadOnly {
 		done, err := browse(ctx, server.Address())
 		if err != nil {
 			s.printer.note("no browser was opened (%v): open the address yourself", err)

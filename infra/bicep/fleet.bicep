@@ -56,6 +56,9 @@ param operatorAddresses string[] = []
 @description('Resource ids of subnets of other deployments that may access the account.')
 param otherSubnets string[] = []
 
+@description('Resource ids of the subnets of further regions that the account lets in: tools/deploy.sh gives those that it has added.')
+param regionSubnets string[] = []
+
 @description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
 param redundancy 'Standard_LRS' | 'Standard_ZRS' = 'Standard_LRS'
 
@@ -207,7 +210,7 @@ module foundation 'modules/foundation.bicep' = {
     accountGroup: accountGroup
     storageFirewall: storageFirewall
     operatorAddresses: operatorAddresses
-    otherSubnets: otherSubnets
+    otherSubnets: union(otherSubnets, regionSubnets)
     redundancy: redundancy
     retention: retention
     dataContainers: dataContainers

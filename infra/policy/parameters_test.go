@@ -78,13 +78,14 @@ func checkVariables(d deployment, tell report) {
 
 // changed are parameters of modules that differ from the file's parameter of that name.
 var changed = strings.Fields(`
-	foundation.workerSettings foundation.packageCommands foundation.logFiles spot.image spot.restore regular.image regular.vmSize
-	regular.capacity spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
+	foundation.workerSettings foundation.packageCommands foundation.logFiles foundation.otherSubnets spot.image spot.restore
+	regular.image regular.vmSize regular.capacity spotAutoscale.jobsPerInstance spotAutoscale.times regularAutoscale.times
 	regularAutoscale.minInstances regularAutoscale.maxInstances`)
 
 // crossings are parameters that could get the value of another set of VMs, by module. Roles
 // come first: VMs and the gallery take their identity from the module that assigned its roles.
 var crossings = map[string]map[string]string{
+	"foundation": {"otherSubnets": "union(otherSubnets, regionSubnets)"},
 	"spot": {"scaleSetName": "'${prefix}-spot'", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId"},
 	"regular": {"scaleSetName": "'${prefix}-ondemand'", "identityId": "foundation.outputs.onDemandIdentityId",

@@ -32,11 +32,20 @@ var answers = map[string]func(azCall) (any, error){
 	"group create":  made,
 	"provider list": listProviders,
 
-	"vm list-skus":           listSKUs,
-	"vm list-usage":          listUsage,
-	"vm list":                listVMs,
-	"vm simulate-eviction":   nothing,
-	"vmss list":              listScaleSets,
+	"vm list-skus":         listSKUs,
+	"vm list-usage":        listUsage,
+	"vm list":              listVMs,
+	"vm simulate-eviction": nothing,
+	"vmss list":            listScaleSets,
+	"vmss scale":           nothing,
+
+	"monitor autoscale list": func(c azCall) (any, error) {
+		return []any{object{"name": "other-spot"}, object{"name": cmpOr(c.read("autoscale"), "spotworker-spot")}}, nil
+	},
+	"monitor autoscale delete": nothing,
+	"network vnet subnet show": func(c azCall) (any, error) {
+		return object{"id": regionSubnet(c.options["--resource-group"])}, nil
+	},
 	"ad signed-in-user show": func(azCall) (any, error) { return object{"id": "00000000-0000-0000-0000-000000000001"}, nil },
 
 	"deployment group list":   listDeployments,
@@ -53,11 +62,13 @@ var answers = map[string]func(azCall) (any, error){
 		return nil, err
 	},
 
-	"storage account show": showAccount,
-	"rest":                 getResource,
-	"resource delete":      nothing,
-	"storage blob list":    listBlobs,
-	"storage blob upload":  uploadBlob,
+	"storage account show":             showAccount,
+	"storage account list":             listAccounts,
+	"storage account network-rule add": nothing,
+	"rest":                             getResource,
+	"resource delete":                  nothing,
+	"storage blob list":                listBlobs,
+	"storage blob upload":              uploadBlob,
 
 	"role assignment list":   listRoles,
 	"role assignment delete": nothing,
@@ -197,7 +208,7 @@ func listVMs(c azCall) (any, error) {
 		vm(c.lines("machines")[i], "Spot", "running")
 	}
 	vm(prefix+"-ondemand_00000000", "Regular", "running")
-	vm(prefix+"-spot_00000000", "Spot", "deallocated")
+	vm(prefix+"-spot_00000000", "Spot", "deallocated") // regionVM
 	vm("other-spot_00000000", "Spot", "running")
 	if name := c.read("vm"); name != "" {
 		vm(name, cmpOr(c.read("vmpriority"), "Spot"), "running")
@@ -216,6 +227,9 @@ func cmpOr(first, second string) string {
 func listScaleSets(c azCall) (any, error) {
 	if c.has("throttled") {
 		return nil, errors.New("(TooManyRequests)")
+	}
+	if c.options["--resource-group"] == "" {
+		return listRegions(c), nil
 	}
 	set := func(name string, capacity any, packageID string) object {
 		return object{"name": name, "sku": object{"capacity": capacity}, "virtualMachineProfile": object{
@@ -256,7 +270,7 @@ func showDeployment(c azCall) (any, error) {
 		spot = []any{}
 	}
 	for name, v := range map[string]any{
-		"accountName": "someaccount", "packagesFolder": os.Getenv("APPLICATION_VERSION"), "packagesContainer": "spotworker-packages",
+		"accountName": c.accountOf(), "packagesFolder": os.Getenv("APPLICATION_VERSION"), "packagesContainer": "spotworker-packages",
 		"workerConfiguration": spot, "onDemandConfiguration": onDemand,
 		"readOnlyContainerIds": []any{"/scope/archive"}, "workerPrincipalIds": []any{"0000-worker"},
 	} {

@@ -20,6 +20,46 @@ func showAccount(c azCall) (any, error) {
 	return object{"id": id, "name": c.options["--name"]}, nil
 }
 
+// regionSubnet is the subnet of the VMs of a resource group.
+func regionSubnet(group string) string {
+	return "/subscriptions/1234/resourceGroups/" + group + "/providers/Microsoft.Network/virtualNetworks/spotworker-network/subnets/workers"
+}
+
+// listAccounts has the account of a resource group, which lets in the subnets of the note "admits".
+func listAccounts(c azCall) (any, error) {
+	rules := []any{object{"state": "Succeeded", "virtualNetworkResourceId": regionSubnet(c.options["--resource-group"])},
+		object{"state": "Succeeded", "virtualNetworkResourceId": "/subscriptions/1234/resourceGroups/other/subnets/build"},
+		object{"state": "NetworkSourceDeleted", "virtualNetworkResourceId": regionSubnet("deleted")}}
+	for _, id := range c.lines("admits") {
+		rules = append(rules, object{"state": "Succeeded", "virtualNetworkResourceId": id})
+	}
+	return []any{object{"name": "someaccount", "networkRuleSet": object{"virtualNetworkRules": rules}}}, nil
+}
+
+// accountOf is the account of a resource group's deployment: the note "account", but for a stranger.
+func (c azCall) accountOf() string {
+	if c.options["--resource-group"] == "stranger" {
+		return "anotheraccount"
+	}
+	return cmpOr(c.read("account"), "someaccount")
+}
+
+// listRegions has the scale sets of all resource groups: those of the note "regions", each with
+// resource group, region and number of VMs, and those of others.
+func listRegions(c azCall) []any {
+	list := []any{}
+	words := append(c.lines("regions"), "STRANGER", "westeurope", "9")
+	for ; len(words) > 2; words = words[3:] {
+		capacity, _ := strconv.Atoi(words[2])
+		for _, name := range []string{"spotworker-spot", "spotworker-ondemand"} {
+			list = append(list, object{"name": name, "resourceGroup": words[0], "location": words[1], "sku": object{"capacity": capacity},
+				"virtualMachineProfile": object{"applicationProfile": object{"galleryApplications": []any{
+					object{"packageReferenceId": "/galleries/g/applications/a/versions/1.4.0"}}}}})
+		}
+	}
+	return list
+}
+
 // listFleets has the fleets of the note "fleets", with targets, and one of another prefix.
 func listFleets(c azCall) any {
 	list := []any{object{"name": "other-fleet-1-0-0", "properties": object{"spotPriorityProfile": object{"capacity": 66}}}}
@@ -49,6 +89,9 @@ func getResource(c azCall) (any, error) {
 	return nil, errors.New("(Forbidden)")
 }
 
+// regionVM is a VM of each resource group.
+const regionVM = "spotworker-spot_00000000"
+
 // blobNote is the note of a blob's digest.
 func blobNote(name string) string { return "blob_" + strings.ReplaceAll(name, "/", "_") }
 
@@ -73,11 +116,12 @@ func listBlobs(c azCall) (any, error) {
 		gone, _ := strconv.Atoi(cmpOr(c.read("gone"), "1"))
 		var list []any
 		for i := range gone {
-			list = append(list, with("a-gone-"+strconv.Itoa(i), object{"program": "1.2.3", "state": "process", "at": "1"}))
+			list = append(list, with("a-gone-"+strconv.Itoa(i), object{"program": "1.2.3", "state": "process", "at": "1", "vm": regionVM}))
 		}
 		workers, _ := strconv.Atoi(cmpOr(c.read("heartbeats"), "1"))
 		for i := 0; i < workers && !c.has("silent"); i++ {
-			list = append(list, with("vm-"+strconv.Itoa(i), object{"program": c.read("program"), "state": c.read("state"), "at": now()}))
+			list = append(list, with("vm-"+strconv.Itoa(i), object{"program": c.read("program"), "state": c.read("state"), "at": now(),
+				"vm": cmpOr(c.read("heartbeatsof"), regionVM)}))
 		}
 		if c.options["--num-results"] != "*" {
 			list = list[:min(len(list), listedBlobs)]

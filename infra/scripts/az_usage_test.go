@@ -17,8 +17,12 @@ var usage = map[string]string{
 	"group exists": "--name", "group show": "--name", "group create": "--name --location",
 	"vm list-skus": "--location --resource-type | --all", "vm list-usage": "--location",
 	"vm list": "--resource-group | --show-details", "vm simulate-eviction": "--resource-group --name",
-	"vmss list":             "--resource-group",
-	"deployment group list": "--resource-group", "deployment group show": "--resource-group --name",
+	"vmss list": " | --resource-group", "vmss scale": "--resource-group --name --new-capacity",
+	"monitor autoscale list": "--resource-group", "monitor autoscale delete": "--resource-group --name",
+	"network vnet subnet show":         "--resource-group --vnet-name --name",
+	"storage account list":             "--resource-group",
+	"storage account network-rule add": "--resource-group --account-name --subnet",
+	"deployment group list":            "--resource-group", "deployment group show": "--resource-group --name",
 	"deployment group create":  "--resource-group --name --parameters",
 	"deployment group what-if": "--resource-group --name --parameters",
 	"storage account show":     "--resource-group --name",
@@ -52,11 +56,11 @@ func (c azCall) refused() error {
 		case "--output":
 			known = formats
 		case "--resource-group":
-			known = []string{group, "firstregion"}
+			known = []string{group, "firstregion", "firstregion-northeurope", "stranger"}
 		case "--name":
 			known = c.namesOf(group, prefix)
 		case "--account-name":
-			known = []string{"someaccount"}
+			known = []string{cmp.Or(c.read("account"), "someaccount")}
 		case "--container-name":
 			known = containers
 		case "--auth-mode":

@@ -50,6 +50,7 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 	for _, c := range []struct{ name, file, content, want string }{
 		{"silent", "silent", "", "0 of 1"},
 		{"another version", "program", "1.2.2", "0 of 1"},
+		{"of another region", "heartbeatsof", "spotworker-spot_ffffffff", "0 of 1"},
 		{"not ready", "state", "start", "0 of 1"},
 		{"too few", "capacity", "2", "1 of 2"},
 	} {

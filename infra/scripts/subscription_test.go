@@ -105,6 +105,7 @@ func changing(calls []string) []string {
 		_, call, _ = strings.Cut(call, " ")
 		for _, verb := range []string{
 			"group create", "deployment group create", "storage blob upload", "role assignment delete", "resource delete",
+			"storage account network-rule add", "monitor autoscale delete", "vmss scale",
 		} {
 			if !strings.HasPrefix(call, verb+" ") {
 				continue

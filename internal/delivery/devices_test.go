@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/job"
 )
@@ -19,6 +21,8 @@ type oneDevice struct {
 }
 
 func (d *oneDevice) Count() int { return 1 }
+
+func (d *oneDevice) Wanted(kind string, _ []byte) int { return map[string]int{"k": 1, "b": 2}[kind] }
 
 func (d *oneDevice) Reserve(kind, id string, _ []byte) (release func(), changed <-chan struct{}, err error) {
 	d.mu.Lock()
@@ -51,6 +55,9 @@ func TestDevices(t *testing.T) {
 			b.Put(row[0], row[1], "")
 			waits[row[0]] = b.begin(b.claim())
 			time.Sleep(time.Millisecond)
+		}
+		if diff := cmp.Diff(map[string]int{"b/2": 1}, b.Sight().TooLarge); diff != "" {
+			t.Errorf("jobs that need more (-want +got):\n%s", diff)
 		}
 		for _, row := range []struct {
 			id    string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/delivery/breaker"
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -207,6 +208,9 @@ type Devices interface {
 	// nil, and is closed when some may be free. The error is a reason for another machine.
 	Reserve(kind, id string, payload []byte) (release func(), changed <-chan struct{}, err error)
 
+	// Wanted returns how many devices a job needs.
+	Wanted(kind string, payload []byte) int
+
 	// Count returns how many devices this machine has.
 	Count() int
 }
@@ -231,7 +235,10 @@ func (c *claimed) reserveDevices(ctx context.Context) (leave func(time.Duration)
 		if due, leftOut := c.env.lines.putBack.Allow(c.envelope.Kind, time.Now()); due {
 			c.log.WarnContext(ctx, "job left to a worker on another machine", "reason", err, "suppressed", leftOut)
 		}
-		return nil, c.later(Unfit, err.Error())
+		out := c.later(Unfit, err.Error())
+		c.env.tooLarge.Hide(presence.ForGPUs(c.envelope.Kind, c.env.Devices.Wanted(c.envelope.Kind, payload)), c.envelope.ID, time.Now(),
+			out.delay)
+		return nil, out
 	case changed != nil && ctx.Err() != nil:
 		return nil, stopped(ctx, fmt.Errorf("devices for kind %q: %w", c.envelope.Kind, context.Cause(ctx)))
 	case changed != nil:

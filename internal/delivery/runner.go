@@ -147,6 +147,7 @@ type Runner struct {
 	lacking       lacking.Set // messages of kinds that no worker has
 	listRest      rest        // of listings of heartbeats for moves
 	unlike        lacking.Set // messages of jobs with a state for which no worker has the machine
+	tooLarge      lacking.Set // messages of jobs that need more devices than this machine has, see [presence.ForGPUs]
 	counters      counters
 	ends          average // of the time that the ends of deliveries take, from the last write on
 	lines         lineLimits
@@ -322,12 +323,16 @@ type Sight struct {
 
 	// Unlike is the same for jobs whose state needs another machine than any live worker has.
 	Unlike map[string]int
+
+	// TooLarge is how many jobs wait because they need more devices than this machine has, by
+	// [presence.ForGPUs].
+	TooLarge map[string]int
 }
 
 // Sight looks at the jobs.
 func (r *Runner) Sight() Sight {
 	now := time.Now()
-	s := Sight{Lacking: r.lacking.Count(now), Unlike: r.unlike.Count(now)}
+	s := Sight{Lacking: r.lacking.Count(now), Unlike: r.unlike.Count(now), TooLarge: r.tooLarge.Count(now)}
 	var longest *running.Job
 	if s.Report, s.Checkpoint, s.Silent, longest = r.running.Silence(); longest != nil {
 		s.SilentJob = longest.Show().ID

@@ -20,6 +20,7 @@ func found(workers []client.Worker) (all []string) {
 		all = append(all, lack.String())
 	}
 	all = append(all, withoutMachine(workers)...)
+	all = append(all, TooLarge(workers)...)
 	return append(all, silentJobs(workers)...)
 }
 
@@ -66,6 +67,48 @@ func withoutMachine(workers []client.Worker) (all []string) {
 			"spotctl job shows it (dead-lettered after a day)", count(jobs[kind], "job", "jobs"), of))
 	}
 	return all
+}
+
+// TooLarge says which jobs take more GPUs than any live worker has.
+func TooLarge(workers []client.Worker) (all []string) {
+	most, jobs := mostGPUs(workers), tooLarge(workers)
+	keys := slices.SortedFunc(maps.Keys(jobs), func(a, b client.GPUCount) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(a.GPUs, b.GPUs))
+	})
+	for _, k := range keys {
+		has := fmt.Sprintf("more than %d", most)
+		if most == 0 {
+			has = "any"
+		}
+		all = append(all, fmt.Sprintf("about %s of kind %q: each takes %s, and no live worker has %s; start a larger VM, or cancel them",
+			count(jobs[k], "job", "jobs"), k.Kind, count(k.GPUs, "GPU", "GPUs"), has))
+	}
+	return all
+}
+
+// tooLarge counts the jobs that take more GPUs than any live worker has, by kind and GPUs.
+func tooLarge(workers []client.Worker) map[client.GPUCount]int {
+	most, jobs := mostGPUs(workers), map[client.GPUCount]int{}
+	for _, w := range workers {
+		if w.Life() != client.Alive || w.Findings == nil {
+			continue
+		}
+		for _, k := range w.Findings.TooLarge {
+			if k.GPUs > most {
+				jobs[client.GPUCount{Kind: k.Kind, GPUs: k.GPUs}] += k.Jobs
+			}
+		}
+	}
+	return jobs
+}
+
+func mostGPUs(workers []client.Worker) (most int) {
+	for _, w := range workers {
+		if w.Life() == client.Alive {
+			most = max(most, w.GPUs)
+		}
+	}
+	return most
 }
 
 // moreKinds stands for kinds that a heartbeat has no room for.
@@ -172,6 +215,12 @@ func WaitsFor(j client.Job, workers []client.Worker) string {
 		return "another worker: its own is not alive or has restarted, and its message becomes visible when the visibility timeout expires"
 	case j.Failures > 0:
 		return "the end of the pause after its failure, and then for a free worker behind the messages that are on the queue"
+	}
+	for k := range tooLarge(workers) {
+		if k.Kind == j.Kind {
+			return "a free worker; if it is one of the jobs of its kind that take more GPUs than any live worker has, a larger one: " +
+				"spotctl status counts them"
+		}
 	}
 	which := ""
 	if unlike > 0 {

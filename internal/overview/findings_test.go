@@ -286,6 +286,39 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
+// TestTooLarge: jobs that take more GPUs than any live worker has are added up; others wait for one.
+func TestTooLarge(t *testing.T) {
+	w := func(gpus int, counts ...client.GPUCount) client.Worker {
+		return client.Worker{Kinds: []string{"train"}, Queues: []string{"jobs"}, GPUs: gpus, Findings: &client.Findings{TooLarge: counts}}
+	}
+	dead := w(8)
+	dead.Age = time.Minute
+	four, two := client.GPUCount{Kind: "train", GPUs: 4, Jobs: 2}, client.GPUCount{Kind: "train", GPUs: 2, Jobs: 5}
+	for name, row := range map[string]struct {
+		workers []client.Worker
+		want    string
+	}{
+		"two workers": {[]client.Worker{w(1, four, two), w(2, four), dead},
+			`about 4 jobs of kind "train": each takes 4 GPUs, and no live worker has more than 2;`},
+		"no GPU at all": {[]client.Worker{w(0, client.GPUCount{Kind: "train", GPUs: 1, Jobs: 1})},
+			`about 1 job of kind "train": each takes 1 GPU, and no live worker has any;`},
+		"one has enough": {[]client.Worker{w(1, four, two), w(4)}, ""},
+	} {
+		got := strings.Join(TooLarge(row.workers), "\n")
+		if row.want == "" && got != "" || !strings.Contains(got, row.want) || strings.Count(got, "\n") > 0 {
+			t.Errorf("%s: %q, want %q", name, got, row.want)
+		}
+		s := fleet(row.workers...)
+		if !strings.Contains(strings.Join(s.Problems(), "\n"), row.want) {
+			t.Errorf("%s: problems are %q, want %q among them", name, s.Problems(), row.want)
+		}
+		waits := WaitsFor(client.Job{Kind: "train", Status: client.StatusOpen}, row.workers)
+		if strings.Contains(waits, "more GPUs") != (row.want != "") {
+			t.Errorf("%s: a job waits for %q", name, waits)
+		}
+	}
+}
+
 // TestWithoutMachine: the jobs are added up over the live workers.
 func TestWithoutMachine(t *testing.T) {
 	w := func(jobs int) client.Worker {

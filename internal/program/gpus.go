@@ -80,25 +80,30 @@ func ShareGPUs(kinds []Kind, pool *gpu.Pool) *GPUs {
 	return g
 }
 
-// Reserve reserves the GPUs of a job; see [gpu.Pool.Reserve]. A message that cannot be run gets none:
-// it fails where it is run.
+// Reserve reserves the GPUs of a job; see [gpu.Pool.Reserve].
 func (g *GPUs) Reserve(kind, id string, payload []byte) (release func(), changed <-chan struct{}, err error) {
-	k := g.kinds[kind]
-	if k == nil {
-		return nil, nil, nil
-	}
-	n := k.GPUs
-	if k.FromMessage && bytes.Contains(payload, []byte(`"gpus"`)) {
-		c, err := command.Parse(payload)
-		if err != nil || k.admits(&c) != nil {
-			return nil, nil, nil
-		}
-		n = k.gpusOf(&c)
-	}
+	n := g.Wanted(kind, payload)
 	if n == 0 {
 		return nil, nil, nil
 	}
 	return g.Pool.Reserve(id, n)
+}
+
+// Wanted returns how many GPUs a job gets: none for a message that cannot be run, which fails where
+// it is run.
+func (g *GPUs) Wanted(kind string, payload []byte) int {
+	k := g.kinds[kind]
+	switch {
+	case k == nil:
+		return 0
+	case !k.FromMessage || !bytes.Contains(payload, []byte(`"gpus"`)):
+		return k.GPUs
+	}
+	c, err := command.Parse(payload)
+	if err != nil || k.admits(&c) != nil {
+		return 0
+	}
+	return k.gpusOf(&c)
 }
 
 // gpusOf returns how many GPUs the command of a message gets.

@@ -69,6 +69,9 @@ func TestGPUs(t *testing.T) {
 	if _, _, err := gpus.Reserve("message", "a", payloadOf(t, asks(3))); err == nil || !strings.Contains(err.Error(), "takes 3 GPUs") {
 		t.Errorf("Reserve of more than there are = %v", err)
 	}
+	if n := gpus.Wanted("message", payloadOf(t, asks(3))); n != 3 {
+		t.Errorf("Wanted = %d, want 3", n)
+	}
 	for kind, payload := range map[string]string{"built-in": `{"gpus": 1}`, "message": `{"gpus": 1}`} {
 		if release, changed, err := gpus.Reserve(kind, "a", []byte(payload)); release != nil || changed != nil || err != nil {
 			t.Errorf("kind %s: Reserve = %v, want nothing reserved", kind, err)

@@ -16,6 +16,9 @@
 // package plaintext and the escaping of html/template, and the content security policy allows
 // neither scripts nor styles within the HTML.
 //
+// With [Config].UserHeader the page is for a team behind a proxy that signs people in, on any address:
+// there is no token, requests without the proxy's header are refused, and no method but GET is served.
+//
 // With [Config].AllowChanges pages have buttons:
 //
 //	button ──GET /change──▶ question, with a key ──POST /change──▶ change ──▶ /changed/N

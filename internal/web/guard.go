@@ -15,8 +15,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // guard admits the requests of one browser: the browser in which the address with the token
-// was opened first.
+// was opened first. Behind a proxy that signs people in it admits whom the proxy names.
 type guard struct {
+	user    string   // the proxy's header; empty without a proxy
 	hosts   []string // values of Host that are this server's
 	cookie  string   // its name; cookies of one host are shared by all ports
 	session string   // its value
@@ -26,10 +27,11 @@ type guard struct {
 	token string // empty once it was used
 }
 
-// newGuard returns the guard of a server with that loopback address.
-func newGuard(at *net.TCPAddr) *guard {
+// newGuard returns the guard of a server with that address, behind a proxy if user is its header.
+func newGuard(at *net.TCPAddr, user string) *guard {
 	_, port, _ := net.SplitHostPort(at.String())
 	return &guard{
+		user:    user,
 		hosts:   []string{at.String(), net.JoinHostPort("localhost", port)},
 		cookie:  "spotworker_" + port,
 		session: rand.Text(), form: rand.Text(), token: rand.Text(),
@@ -48,6 +50,12 @@ func (g *guard) wrap(next http.Handler, refuse func(http.ResponseWriter, string)
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		switch given := r.URL.Query().Get("token"); {
+		case g.user != "" && len(r.Header.Values(g.user)) != 1:
+			refuse(w, "This page is for people whom the proxy before it has signed in: header "+g.user+" must be there once.")
+		case g.user != "" && r.Method != http.MethodGet && r.Method != http.MethodHead:
+			http.Error(w, "This page is read-only.", http.StatusMethodNotAllowed)
+		case g.user != "":
+			next.ServeHTTP(w, r)
 		case !slices.Contains(g.hosts, r.Host): // DNS rebinding
 			refuse(w, "This server answers to its own address alone.")
 		case !g.isOwnOrigin(r):
@@ -62,6 +70,14 @@ func (g *guard) wrap(next http.Handler, refuse func(http.ResponseWriter, string)
 			refuse(w, "Open the address that spotctl web printed, in the browser that you want to use.")
 		}
 	})
+}
+
+// signedIn returns who the proxy says has signed in; empty without a proxy.
+func (g *guard) signedIn(r *http.Request) string {
+	if g.user == "" {
+		return ""
+	}
+	return line(r.Header.Get(g.user))
 }
 
 // isOwnOrigin reports whether a request comes from the page itself, or from nowhere as an

@@ -38,9 +38,14 @@ type Config struct {
 	// Explain returns an error of storage for people. Required.
 	Explain func(error) string
 
-	// Listen is the address to serve at, which must be a loopback address. Default:
-	// 127.0.0.1 with a free port.
+	// Listen is the address to serve at, which must be a loopback address, unless UserHeader is set.
+	// Default: 127.0.0.1 with a free port.
 	Listen string
+
+	// UserHeader is the header in which a proxy before the server names the person who has signed
+	// in. The page is then for all of them, and read-only. The proxy must replace the header in
+	// requests, and nobody else may reach the server. Empty without a proxy.
+	UserHeader string
 
 	// AllowChanges lets the page change the deployment. Control is the name of the container
 	// with the requests to workers, for people.
@@ -109,18 +114,35 @@ func Listen(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !at.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is not a loopback address: the page is for this machine alone; ssh -L forwards it", c.Listen)
+	if err := c.check(at.IP); err != nil {
+		return nil, err
 	}
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", c.Listen)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr)), changes: newChanges()}
+	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr), c.UserHeader), changes: newChanges()}
 	s.feed = newFeed(c.Every, s.read)
 	s.jobs = &jobReader{client: c.Client, explain: c.Explain, keep: c.Every * 9 / 10}
 	s.pages = template.Must(template.New("").Funcs(s.functions()).ParseFS(templates, "templates/*.html"))
 	return s, nil
+}
+
+// headerName is the form of a header's name.
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// check returns an error for who would reach the page.
+func (c Config) check(at net.IP) error {
+	switch {
+	case c.UserHeader == "" && !at.IsLoopback():
+		return fmt.Errorf("%s is not a loopback address, and the page is for this machine alone: ssh -L forwards it, and --read-only serves it "+
+			"to a proxy that signs people in", c.Listen)
+	case c.UserHeader != "" && c.AllowChanges:
+		return errors.New("a page for several people is read-only: it cannot allow changes")
+	case c.UserHeader != "" && !headerName.MatchString(c.UserHeader):
+		return fmt.Errorf("%q is not the name of a header", c.UserHeader)
+	}
+	return nil
 }
 
 // read reads the deployment, with errors in words.
@@ -136,8 +158,12 @@ func (s *Server) read(ctx context.Context, each func(client.Job), early func(ove
 	return found, err
 }
 
-// Address returns the address to open, with the token, which works once.
+// Address returns the address to open, with the token, which works once. Behind a proxy it is the
+// address for the proxy, without a token.
 func (s *Server) Address() string {
+	if s.config.UserHeader != "" {
+		return "http://" + s.guard.hosts[0] + "/"
+	}
 	return "http://" + s.guard.hosts[0] + "/?token=" + url.QueryEscape(s.guard.token)
 }
 
@@ -191,7 +217,9 @@ func (s *Server) handler() http.Handler {
 		mux.HandleFunc("POST /put", s.put)
 	}
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
-		s.show(w, s.page(r.Context(), r.URL))
+		p := s.page(r.Context(), r.URL)
+		p.User = s.guard.signedIn(r)
+		s.show(w, p)
 	})
 	return s.guard.wrap(mux, s.refuse)
 }
@@ -216,6 +244,7 @@ type page struct {
 	Deployment, Version string
 	Every               time.Duration
 	Form                string // the token of forms; empty if the page changes nothing
+	User                string // who has signed in to the proxy; empty without one
 }
 
 // show writes a page.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -190,6 +190,62 @@ func TestListen(t *testing.T) {
 			_ = s.listener.Close()
 			t.Errorf("Listen at %s succeeded", address)
 		}
+	}
+	for _, row := range []struct {
+		c  Config
+		ok bool
+	}{{Config{UserHeader: "X-Forwarded-User"}, true}, {Config{UserHeader: "X-Forwarded-User", AllowChanges: true}, false},
+		{Config{UserHeader: "X User"}, false}} {
+		if err := row.c.check(net.IPv4zero); (err == nil) != row.ok {
+			t.Errorf("check of %+v = %v", row.c, err)
+		}
+	}
+}
+
+// TestTeam: behind a proxy everyone whom it names sees the page, under any host, and nobody changes
+// anything. Who comes without the proxy's header sees nothing.
+func TestTeam(t *testing.T) {
+	const header = "X-MS-CLIENT-PRINCIPAL-NAME"
+	r := setupOf(t, Config{Title: "team", Client: clienttest.New(t, job.Kinds{}), Explain: error.Error, Every: time.Hour, UserHeader: header})
+	serve := func(method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		request.Host = "jobs.example"
+		for _, c := range change {
+			c(request)
+		}
+		w := httptest.NewRecorder()
+		r.handler.ServeHTTP(w, request)
+		return w
+	}
+	ann := withHeader(header, "ann@example.com <b>")
+	w := serve(http.MethodGet, "/", ann)
+	if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, "ann@example.com &lt;b&gt;") ||
+		strings.Contains(body, "--allow-changes") {
+		t.Errorf("GET / = %d, want a page with the user:\n%s", w.Code, body)
+	}
+	twice := func(r *http.Request) { r.Header.Add(header, "forged"); r.Header.Add(header, "ann") }
+	for name, change := range map[string]func(*http.Request){
+		"no header": func(*http.Request) {}, "another header": withHeader("X-Forwarded-User", "ann"), "two": twice,
+		"the cookie": func(q *http.Request) { q.AddCookie(&http.Cookie{Name: r.guard.cookie, Value: r.guard.session}) },
+	} {
+		for _, path := range []string{"/", "/static/style.css", "/stream?page=/", "/?token=" + r.guard.token} {
+			if w := serve(http.MethodGet, path, change); w.Code != http.StatusForbidden {
+				t.Errorf("%s: GET %s = %d, want 403", name, path, w.Code)
+			}
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		for _, path := range []string{"/", "/change", "/put", "/job/a/log"} {
+			if w := serve(method, path, ann); w.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s = %d, want 405", method, path, w.Code)
+			}
+		}
+	}
+	if w := serve(http.MethodGet, "/change?do=cancel&id=b", ann); w.Code != http.StatusNotFound {
+		t.Errorf("GET /change = %d, want 404", w.Code)
+	}
+	if address := r.Address(); strings.Contains(address, "token") {
+		t.Errorf("the address for the proxy is %s, want no token", address)
 	}
 }
 

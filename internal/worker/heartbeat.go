@@ -148,7 +148,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		Worker: w.name, State: w.machine.State().String(), StartedAt: w.started, At: time.Now(),
 		Machine:   presence.Machine{VM: vm.Name, Size: vm.Size, Zone: vm.Zone, BootID: w.BootID},
 		Program:   w.Program,
-		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Offers: w.offers(),
+		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Offers: w.offers(), GPUs: w.gpus(),
 		Jobs: w.runner.Jobs(), Running: w.runner.Running(),
 		Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked, Depths: w.DepthsOf,
@@ -194,11 +194,19 @@ func (w *Worker) offers() (all []string) {
 	return all
 }
 
+// gpus returns how many GPUs of the machine jobs can have.
+func (w *Worker) gpus() int {
+	if w.Devices == nil {
+		return 0
+	}
+	return w.Devices.Count()
+}
+
 // findings are facts that the worker found and an operator should know.
 func (w *Worker) findings() presence.Findings {
 	s := w.runner.Sight()
 	f := presence.Findings{
-		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike),
+		Lacks: presence.CountLacks(s.Lacking), Unlike: presence.CountLacks(s.Unlike), TooLarge: presence.CountLacks(s.TooLarge),
 		Silent: s.Silent, SilentJob: s.SilentJob, Calls: w.Calls.Report(),
 		Trouble: w.trouble(),
 	}

@@ -29,6 +29,10 @@ type Findings struct {
 	// worker has.
 	Unlike []KindCount
 
+	// TooLarge is the same for jobs that take more GPUs than jobs can have of this machine, by
+	// [ForGPUs].
+	TooLarge []KindCount
+
 	// Silent is how many running jobs are silent for unusually long, and SilentJob is the
 	// id of one of them.
 	Silent    int
@@ -57,6 +61,15 @@ type Reading struct {
 	Age      time.Duration // at the time of the heartbeat
 }
 
+// ForGPUs is a kind of jobs together with the number of GPUs that they take.
+func ForGPUs(kind string, gpus int) string { return kind + "/" + strconv.Itoa(gpus) }
+
+// CutGPUs returns the parts of what [ForGPUs] returned. The number is 0 if it is not known.
+func CutGPUs(text string) (kind string, gpus int) {
+	kind, number, _ := strings.Cut(text, "/")
+	return kind, parseCount(number)
+}
+
 // CountLacks returns the counts as a heartbeat has them: the kinds with most jobs first, at
 // most eight, and the rest added up.
 func CountLacks(jobs map[string]int) (lacks []KindCount) {
@@ -75,7 +88,7 @@ func CountLacks(jobs map[string]int) (lacks []KindCount) {
 }
 
 // formatLacks lists kinds as kind=jobs. A kind has at most 64 bytes of letters, digits and
-// the characters "._-".
+// the characters "._-", and perhaps a number of GPUs behind it.
 func formatLacks(lacks []KindCount) string {
 	var parts []string
 	for _, k := range lacks[:min(len(lacks), maxLacks+1)] {

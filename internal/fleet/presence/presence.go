@@ -74,6 +74,9 @@ type Presence struct {
 	// kinds ask for none.
 	Offers []string
 
+	// GPUs is how many GPUs of the machine jobs can have.
+	GPUs int
+
 	// Steered says that the worker reads the requests of operators, and Control which
 	// revision of the control document it follows; 0 if there is none. Asked is the
 	// request that keeps it from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
@@ -223,10 +226,14 @@ func (p Presence) metadata() map[string]*string {
 		"recent":    p.Activity.FormatKinds(),
 		"lacks":     formatLacks(p.Findings.Lacks),
 		"unlike":    formatLacks(p.Findings.Unlike),
+		"toolarge":  formatLacks(p.Findings.TooLarge),
 		"silent":    p.Findings.formatSilent(),
 		"calls":     formatCalls(p.Findings.Calls),
 		"queues":    formatReadings(p.Findings.Readings),
 		"trouble":   p.Findings.Trouble.format(),
+	}
+	if p.GPUs > 0 {
+		values["gpus"] = strconv.Itoa(p.GPUs)
 	}
 	if p.Steered {
 		values["control"] = strconv.Itoa(p.Control)
@@ -248,7 +255,7 @@ const maxMetadata = 8<<10 - 256
 // dispensable are the fields that a heartbeat may lack, the first one soonest: a worker without
 // queues may take from any queue.
 // The other fields have room in any case.
-var dispensable = []string{"queues", "recent", "takesfrom", "lacks", "unlike", "lastevent"}
+var dispensable = []string{"queues", "recent", "takesfrom", "lacks", "unlike", "toolarge", "lastevent"}
 
 // leaveOut empties dispensable fields until all fit: a worker of many queues and kinds would
 // otherwise look dead.
@@ -306,7 +313,8 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Ready = parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	p.Activity = activity.Parse(values["slots"], values["recent"])
-	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]),
+	p.GPUs = parseCount(values["gpus"])
+	p.Findings = Findings{Lacks: parseLacks(values["lacks"]), Unlike: parseLacks(values["unlike"]), TooLarge: parseLacks(values["toolarge"]),
 		Calls: parseCalls(values["calls"]), Readings: parseReadings(values["queues"])}
 	p.Findings.parseSilent(values["silent"])
 	p.Findings.Trouble = parseTrouble(trouble)

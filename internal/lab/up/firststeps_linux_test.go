@@ -28,6 +28,8 @@ var firstSteps = []struct{ page, section, needs string }{
 	{"examples/logstats/README.md", "", "python3"},
 	{"examples/matmul/README.md", "", "cc"},
 	{"examples/worker/README.md", "", "go"},
+	{"examples/ci/README.md", "", "git"},
+	{"examples/workflows/README.md", "", "snakemake parallel make"},
 }
 
 // shellBlock is a block of shell commands of a page.
@@ -45,7 +47,9 @@ func TestFirstStepsAsTyped(t *testing.T) {
 	folder := freshClone(t)
 	for _, steps := range append(firstSteps[:1:1], proof.Some(t, 1, firstSteps[1:])...) {
 		t.Run(filepath.Dir(steps.page), func(t *testing.T) {
-			need.Command(t, steps.needs)
+			for name := range strings.FieldsSeq(steps.needs) {
+				need.Command(t, name)
+			}
 			t.Parallel()
 			page, err := os.ReadFile(filepath.Join(folder, steps.page))
 			if err != nil {

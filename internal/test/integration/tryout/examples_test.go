@@ -37,6 +37,7 @@ var examples = []example{
 	{folder: "logstats", kind: "logstats", needs: "python3", payload: `{"file": "access.log"}`, slowly: map[string]string{"PAUSE": "0.03"},
 		prepare: accessLog},
 	{folder: "checksums", kind: "checksums", needs: "cksum", payload: list(), slowly: map[string]string{"PAUSE": "0.1"}, prepare: listed},
+	{folder: "ci", kind: "build", needs: "git", payload: "data/project HEAD", outputs: true, prepare: project},
 	{folder: "matmul", kind: "matmul", needs: "cc", payload: "640 7", slowly: map[string]string{"PAUSE_MS": "250"}, prepare: compile},
 }
 
@@ -91,10 +92,11 @@ func copyExample(t *testing.T, name, to string) {
 
 func data(t *testing.T, folder, name string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(folder, "data"), 0o700); err != nil {
+	file := filepath.Join(folder, "data", name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "data", name), content, 0o600); err != nil {
+	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,6 +132,21 @@ func listed(t *testing.T, folder string) {
 	for i := range listedFiles {
 		name := fmt.Sprintf("file %d", i)
 		data(t, folder, name, []byte(strings.Repeat(name, 1000+i)))
+	}
+}
+
+// project is a repository with four steps of a second and more.
+func project(t *testing.T, folder string) {
+	const steps = "seq 20000 >numbers; sleep 1.5\nsleep 1.5; sort -r numbers >sorted\nsleep 1.5; mkdir artifacts; cp sorted artifacts\n" +
+		"sleep 1.5; cksum sorted >artifacts/sum\n"
+	data(t, folder, "project/ci.steps", []byte(steps))
+	for _, words := range [][]string{{"init", "-q"}, {"add", "ci.steps"},
+		{"-c", "user.name=me", "-c", "user.email=me@example.com", "commit", "-q", "-m", "steps"}} {
+		command := exec.CommandContext(t.Context(), "git", words...)
+		command.Dir = filepath.Join(folder, "data", "project")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("git %q = %v: %s", words, err, out)
+		}
 	}
 }
 

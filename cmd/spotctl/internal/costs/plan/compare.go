@@ -16,10 +16,12 @@ const (
 	better = 0.2
 )
 
-// Finding is something that should be changed in a deployment.
+// Finding is something that should be changed in a deployment. Region is another region to move to;
+// empty for none.
 type Finding struct {
-	Size string `json:"size,omitempty"`
-	Text string `json:"text"`
+	Size   string `json:"size,omitempty"`
+	Region string `json:"region,omitempty"`
+	Text   string `json:"text"`
 }
 
 // Deployed is a deployment.
@@ -41,7 +43,7 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 			unknown = append(unknown, size)
 			continue
 		case c == nil:
-			found = append(found, Finding{size, "cannot be used: " + reason})
+			found = append(found, Finding{Size: size, Text: "cannot be used: " + reason})
 			continue
 		}
 		if cheapest == nil || r.Key(*c) < r.Key(*cheapest) {
@@ -52,17 +54,24 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 			now = c.Price
 		}
 		if d.MaxPrice > 0 && now > (1-tight)*d.MaxPrice {
-			found = append(found, Finding{size, fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts all its VMs",
-				prices.Amount(now), prices.Amount(d.MaxPrice))})
+			found = append(found, Finding{Size: size, Text: fmt.Sprintf("costs %s USD, close to the maximum price of %s: a small rise evicts "+
+				"all its VMs", prices.Amount(now), prices.Amount(d.MaxPrice))})
 		}
 	}
-	if cheapest == nil {
+	if len(r.Choices) == 0 {
 		return found, unknown
 	}
 	best := r.Choices[0]
-	if r.Key(best) < (1-better)*r.Key(*cheapest) {
-		found = append(found, Finding{Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size, best.Region,
-			100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
+	region := best.Region
+	if region == d.Region {
+		region = ""
+	}
+	switch {
+	case cheapest == nil && len(unknown) == 0 && region != "":
+		found = append(found, Finding{Region: region, Text: fmt.Sprintf("%s in %s can be used", best.Size, region)})
+	case cheapest != nil && r.Key(best) < (1-better)*r.Key(*cheapest):
+		found = append(found, Finding{Region: region, Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size,
+			best.Region, 100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
 	}
 	return found, unknown
 }

@@ -220,27 +220,31 @@ func TestPast(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	a, b := offer("Standard_D2as_v5", "r", 0.020, "5-10"), offer("Standard_D2s_v5", "r", 0.010, "0-5")
+	dear := offer("Standard_D2as_v5", "far", 0.020, "5-10")
 	for name, c := range map[string]struct {
 		d    Deployed
-		want []string
+		want []string // the last one behind the region to move to
 	}{
 		"fine":  {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r"}, nil},
 		"mixed": {Deployed{Sizes: []string{"Standard_D2as_v5", "Standard_D2s_v5"}, Region: "r"}, nil},
-		"dear":  {Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"}, []string{"Standard_D2s_v5 in r is 50 % cheaper"}},
+		"dear":  {Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "r"}, []string{": Standard_D2s_v5 in r is 50 % cheaper"}},
+		"dear here": {Deployed{Sizes: []string{"Standard_D2as_v5"}, Region: "far"},
+			[]string{"r: Standard_D2s_v5 in r is 50 % cheaper"}},
 		"tight": {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.0105},
 			[]string{"close to the maximum price of 0.01050"}},
 		"too low": {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "r", MaxPrice: 0.009},
 			[]string{"cannot be used: it costs 0.01000 USD, above the maximum"}},
-		"elsewhere":   {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "q"}, []string{"nothing is known about it in q"}},
+		"elsewhere": {Deployed{Sizes: []string{"Standard_D2s_v5"}, Region: "q"},
+			[]string{"nothing is known about it in q", "r: Standard_D2s_v5 in r can be used"}},
 		"unavailable": {Deployed{Sizes: []string{"Standard_X"}, Region: "r"}, []string{"nothing is known"}},
 	} {
-		found, unknown := Compare(c.d, rank(Options{Work: short, MaxPrice: c.d.MaxPrice}, a, b))
+		found, unknown := Compare(c.d, rank(Options{Work: short, MaxPrice: c.d.MaxPrice}, a, b, dear))
 		if len(found) != len(c.want) || len(unknown) > 0 {
 			t.Errorf("%s: %v, want %q", name, found, c.want)
 			continue
 		}
 		for i, want := range c.want {
-			if !strings.Contains(found[i].Text, want) {
+			if got := found[i].Region + ": " + found[i].Text; !strings.Contains(got, want) {
 				t.Errorf("%s: %v, want %q", name, found, want)
 			}
 		}
