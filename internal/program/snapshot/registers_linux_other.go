@@ -2,5 +2,7 @@
 
 package snapshot
 
+import "github.com/spotworker/spotworker/internal/program/snapshot/images"
+
 // makeAgain is not called: no interrupted calls are found here.
-func (*frozenThreads) makeAgain(int, registers) error { return nil }
+func (*frozenThreads) makeAgain(int, images.Registers) error { return nil }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/program/snapshot/images"
 )
 
 // waits are the system calls in which threads wait, by thread id. The kernel does not show since
@@ -78,32 +80,25 @@ func (w *waits) look() map[int]wait {
 }
 
 // waited returns for how long a thread has been in its interrupted call.
-func (f *frozenThreads) waited(tid int, r registers, now time.Duration) waited {
+func (f *frozenThreads) waited(tid int, r images.Registers, now time.Duration) images.Waited {
 	before, ok := f.waits[tid]
-	if !ok {
-		return waited{}
+	if !ok || r.Line() != before.line {
+		return images.Waited{}
 	}
-	line := strconv.FormatUint(r[regOrigAX], 10)
-	for _, argument := range r.arguments() {
-		line += fmt.Sprintf(" 0x%x", argument)
-	}
-	if line += fmt.Sprintf(" 0x%x 0x%x", r[regSP], r[regIP]); line != before.line {
-		return waited{}
-	}
-	return waited{least: now - before.since, most: now - before.after}
+	return images.Waited{Least: now - before.since, Most: now - before.after}
 }
 
 // frozenThreads are the processes of a frozen program, and its threads with interrupted calls.
 type frozenThreads struct {
-	waits       map[int]wait      // before the freeze
-	interrupted map[int]registers // by thread id, as they are in the live program
-	processes   []int             // those that a signal had not stopped before
+	waits       map[int]wait             // before the freeze
+	interrupted map[int]images.Registers // by thread id, as they are in the live program
+	processes   []int                    // those that a signal had not stopped before
 }
 
 // repair has the interrupted threads in the images of a frozen program make their calls again. A
 // thread that a signal is about to interrupt is left alone.
-func (f *frozenThreads) repair(images string) error {
-	f.interrupted = map[int]registers{}
+func (f *frozenThreads) repair(dir string) error {
+	f.interrupted = map[int]images.Registers{}
 	now, err := readClocks()
 	if err == nil {
 		f.processes, err = programProcesses()
@@ -111,28 +106,29 @@ func (f *frozenThreads) repair(images string) error {
 	if err != nil {
 		return err
 	}
-	names, _ := filepath.Glob(filepath.Join(images, "core-*.img"))
+	names, _ := filepath.Glob(filepath.Join(dir, "core-*.img"))
 	for _, name := range names {
 		tid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "core-"), ".img"))
 		if err != nil {
 			continue
 		}
-		c, err := readCore(name)
+		c, err := images.ReadCore(name)
 		if err != nil {
 			return err
 		}
-		if c.stopped {
+		if c.Stopped {
 			f.processes = slices.DeleteFunc(f.processes, func(pid int) bool { return pid == tid })
 		}
 		process, signalled := statusOf(tid)
-		if runtime.GOARCH != "amd64" || signalled || !c.registers.isInterrupted() {
+		if runtime.GOARCH != "amd64" || signalled || !c.Registers.IsInterrupted() {
 			continue
 		}
-		f.interrupted[tid] = maps.Clone(c.registers)
-		c.registers.again(f.waited(tid, c.registers, now.Monotonic), memory{through(unix.ProcessVMReadv, process), func(address uint64, data []byte) error {
-			return writeImage(images, process, address, data)
-		}})
-		if err := c.write(); err != nil {
+		f.interrupted[tid] = maps.Clone(c.Registers)
+		m := images.Memory{Read: through(unix.ProcessVMReadv, process), Write: func(address uint64, data []byte) error {
+			return images.WriteMemory(dir, process, address, data)
+		}}
+		c.Registers.Again(f.waited(tid, c.Registers, now.Monotonic), m)
+		if err := c.Write(); err != nil {
 			return err
 		}
 	}
@@ -167,6 +163,10 @@ func through(call func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error)
 		}
 		return err
 	}
+}
+
+func memoryOf(pid int) images.Memory {
+	return images.Memory{Read: through(unix.ProcessVMReadv, pid), Write: through(unix.ProcessVMWritev, pid)}
 }
 
 // resume continues a program that criu has left stopped, and has its interrupted threads make their
