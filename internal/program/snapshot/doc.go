@@ -14,7 +14,7 @@
 // A snapshot is a folder:
 //
 //	snapshot.json   [Meta]: format, machine, mapped files, PIDs, pipes and clocks
-//	attributes      modes and times of the files in folder
+//	attributes      modes and times of the files in folder, its pipes and sockets
 //	folder/         the job's folder as it was while the program was frozen
 //	images/         CRIU's files
 //
