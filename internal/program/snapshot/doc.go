@@ -47,6 +47,13 @@
 // program that continues, for the rest of the time. criu leaves a program that continues stopped
 // by SIGSTOP for that.
 //
+// # Files without a name
+//
+// criu opens mapped files by name, since other ways take rights over the machine. The
+// init gives deleted files in memory names for the time of a dump. Where only memory holds a file, as
+// with a semaphore of POSIX, it stops the processes, copies the content to a hidden file of the job's folder and
+// gives that to them instead.
+//
 // # Deadlines
 //
 // Each call of criu has a deadline. A criu that is killed may leave processes with foreign

@@ -41,6 +41,7 @@ type initProcess struct {
 	machine   Machine
 	hashes    Hashes
 	waits     waits
+	deletes   bool   // the program deletes files in its memory
 	ahead     Clocks // how far the program's clocks are ahead of the init's
 
 	tool  atomic.Int64            // PID of the last criu

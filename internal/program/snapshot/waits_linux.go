@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spotworker/spotworker/internal/program/snapshot/images"
+	"github.com/spotworker/spotworker/internal/program/snapshot/trace"
 )
 
 // waits are the system calls in which threads wait, by thread id. The kernel does not show since
@@ -93,6 +94,7 @@ type frozenThreads struct {
 	waits       map[int]wait             // before the freeze
 	interrupted map[int]images.Registers // by thread id, as they are in the live program
 	processes   []int                    // those that a signal had not stopped before
+	held        []int                    // those that the init has stopped by SIGSTOP
 }
 
 // repair has the interrupted threads in the images of a frozen program make their calls again. A
@@ -116,18 +118,23 @@ func (f *frozenThreads) repair(dir string) error {
 		if err != nil {
 			return err
 		}
-		if c.Stopped {
+		held := slices.Contains(f.held, tid)
+		if c.Stopped && !held {
 			f.processes = slices.DeleteFunc(f.processes, func(pid int) bool { return pid == tid })
 		}
+		c.Stopped = c.Stopped && !held
 		process, signalled := statusOf(tid)
-		if runtime.GOARCH != "amd64" || signalled || !c.Registers.IsInterrupted() {
+		again := runtime.GOARCH == "amd64" && !signalled && c.Registers.IsInterrupted()
+		if !again && !held {
 			continue
 		}
-		f.interrupted[tid] = maps.Clone(c.Registers)
-		m := images.Memory{Read: through(unix.ProcessVMReadv, process), Write: func(address uint64, data []byte) error {
-			return images.WriteMemory(dir, process, address, data)
-		}}
-		c.Registers.Again(f.waited(tid, c.Registers, now.Monotonic), m)
+		if again {
+			f.interrupted[tid] = maps.Clone(c.Registers)
+			m := images.Memory{Read: through(unix.ProcessVMReadv, process), Write: func(address uint64, data []byte) error {
+				return images.WriteMemory(dir, process, address, data)
+			}}
+			c.Registers.Again(f.waited(tid, c.Registers, now.Monotonic), m)
+		}
 		if err := c.Write(); err != nil {
 			return err
 		}
@@ -169,25 +176,49 @@ func memoryOf(pid int) images.Memory {
 	return images.Memory{Read: through(unix.ProcessVMReadv, pid), Write: through(unix.ProcessVMWritev, pid)}
 }
 
+// stopLimit bounds the wait for a traced thread.
+const stopLimit = 10 * time.Second
+
 // resume continues a program that criu has left stopped, and has its interrupted threads make their
-// calls again. Call it in the main thread: the kernel knows the thread that traces another.
+// calls again. Call it in the main thread, as everything of package trace.
 func (f *frozenThreads) resume(p *processes) error {
 	for tid, r := range f.interrupted {
-		err := unix.PtraceSeize(tid)
+		t, err := trace.Seize(tid, p)
 		if err == nil {
-			if err = p.awaitStop(tid); err == nil {
-				err = errors.Join(f.makeAgain(tid, r), unix.PtraceDetach(tid))
+			err = t.Await(stopLimit)
+		}
+		if err == nil {
+			if now := t.Registers(); now[images.AX] == r[images.AX] && now[images.IP] == r[images.IP] {
+				err = f.makeAgain(t, r) // of the image: the live thread has lost the number of the call
 			}
+			err = errors.Join(err, t.Continue())
 		}
 		if err != nil && !errors.Is(err, unix.ESRCH) { // it was killed
 			return fmt.Errorf("%w: continue thread %d: %w", errKilled, tid, err)
 		}
 	}
-	slices.Sort(f.processes)
-	for _, pid := range slices.Backward(f.processes) { // children first, so that no parent sees a stopped child
+	return resume(f.processes)
+}
+
+// resume lets processes continue that SIGSTOP has stopped.
+func resume(pids []int) error {
+	slices.Sort(pids)
+	for _, pid := range slices.Backward(pids) { // children first, so that no parent sees a stopped child
 		if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("%w: continue process %d: %w", errKilled, pid, err)
 		}
 	}
+	return nil
+}
+
+// makeAgain has a stopped thread make its interrupted call again.
+func (f *frozenThreads) makeAgain(t *trace.Thread, r images.Registers) error {
+	now, err := readClocks()
+	if err != nil {
+		return err
+	}
+	process, _ := statusOf(t.ID)
+	r.Again(f.waited(t.ID, r, now.Monotonic), memoryOf(process))
+	t.MakeCall(r)
 	return nil
 }

@@ -32,6 +32,7 @@ const (
 	fieldPagesInParent protowire.Number = 3
 	fieldPagesFlags    protowire.Number = 4
 	pagesPresent                        = 1 << 2
+	taskAlive                           = 1
 	taskStopped                         = 3
 )
 
@@ -105,7 +106,9 @@ type Core struct {
 	head      []byte
 	message   []byte
 	Registers Registers
-	Stopped   bool // by a signal, before the freeze
+	Stopped   bool // by a signal
+
+	wasStopped bool
 }
 
 // ReadCore reads the image of a thread.
@@ -132,24 +135,32 @@ func ReadCore(name string) (*Core, error) {
 		return all
 	}
 	c.Registers, c.Stopped = read(pathRegisters), read(pathTask)[fieldTaskState] == taskStopped
+	c.wasStopped = c.Stopped
 	return c, err
 }
 
-// Write stores the registers.
-func (c *Core) Write() error {
-	m, err := change(c.message, pathRegisters, func(m []byte) []byte {
-		var out []byte
-		for len(m) > 0 { // [ReadCore] has read it
-			number, kind, n := protowire.ConsumeField(m)
-			if value, ok := c.Registers[number]; ok && kind == protowire.VarintType {
-				out = protowire.AppendVarint(protowire.AppendTag(out, number, kind), value)
-			} else {
-				out = append(out, m[:n]...)
-			}
-			m = m[n:]
+// set returns a message with other numbers.
+func set(m []byte, to map[protowire.Number]uint64) (out []byte) {
+	for len(m) > 0 { // [ReadCore] has read it
+		number, kind, n := protowire.ConsumeField(m)
+		if value, ok := to[number]; ok && kind == protowire.VarintType {
+			out = protowire.AppendVarint(protowire.AppendTag(out, number, kind), value)
+		} else {
+			out = append(out, m[:n]...)
 		}
-		return out
-	})
+		m = m[n:]
+	}
+	return out
+}
+
+// Write stores the registers, and whether the process is stopped.
+func (c *Core) Write() error {
+	m, err := change(c.message, pathRegisters, func(m []byte) []byte { return set(m, c.Registers) })
+	if err == nil && c.wasStopped && !c.Stopped {
+		m, err = change(m, pathTask, func(m []byte) []byte {
+			return set(m, map[protowire.Number]uint64{fieldTaskState: taskAlive})
+		})
+	}
 	if err != nil {
 		return err
 	}

@@ -79,8 +79,8 @@ func timespec(d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(d/time.Second)), uint64(d%time.Second))
 }
 
-// TestWriteMemory changes a page that is stored, and no other.
-func TestWriteMemory(t *testing.T) {
+// TestWriteImage changes a page that is stored, and no other.
+func TestWriteImage(t *testing.T) {
 	dir, page := t.TempDir(), uint64(os.Getpagesize())
 	pagemap := make([]byte, imageHead)
 	add := func(values ...uint64) {

@@ -10,6 +10,48 @@ import (
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
+// TestDeletedFilesInMemory: processes share memory whose files were deleted, which is open, has another
+// name, or is in memory alone.
+func TestDeletedFilesInMemory(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
+	withCRIU(t)
+	const code = `
+import ctypes, mmap, multiprocessing as mp, os, time
+fork = mp.get_context("fork")
+lock, value, array, queue = fork.Lock(), fork.Value("i", 0), fork.Array("i", 3), fork.Queue()
+named = mp.get_context("spawn").Lock() # a semaphore that has lost its first name
+
+with open("x", "w+b") as f: # both views are of one file, and only in memory
+    f.truncate(3 * 4096)
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    views = [libc.mmap(None, size, 3, mmap.MAP_SHARED, f.fileno(), ctypes.c_long(at)) for at, size in ((0, 12288), (4096, 4096))]
+os.unlink("x")
+hidden = [ctypes.c_int.from_address(views[0] + 4096), ctypes.c_int.from_address(views[1])]
+
+def add(n):
+    time.sleep(0.01)
+    with lock: hidden[n % 2].value += n
+    with value: value.value += n
+    with array: array[n % 3] += n
+    queue.put(n)
+    return n * n
+
+pool = fork.Pool(3)
+print("running", flush=True)
+result = pool.map_async(add, range(90), chunksize=1)
+while not os.path.exists("finish"): time.sleep(0.02)
+with named: total = sum(result.get())
+numbers = sorted(queue.get() for _ in range(90))
+pool.close()
+pool.join()
+left = [name for name in os.listdir("/dev/shm") if "deleted" in name]
+result = total, value.value, array[:], numbers == list(range(90)), hidden[0].value, hidden[1].value, left
+open(os.environ["SPOTWORKER_RESULT"], "w").write(str(result))
+`
+	thrice(t, program.Kind{Name: "deleted", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true})
+}
+
 // TestPipesAndSockets: a pipe and a socket in TMPDIR have their content and their names on the next VM, as
 // those of make and of Python's managers.
 func TestPipesAndSockets(t *testing.T) {

@@ -360,8 +360,8 @@ time.sleep(100)
 		want    string
 	}{
 		"connection": {[]string{python, "-c", connected}, "network"},
-		"semaphore": {[]string{python, "-c", "import multiprocessing, time; lock = multiprocessing.Lock(); time.sleep(100)"},
-			"a file that was deleted"},
+		"private copy of a deleted file": {[]string{python, "-c", "import ctypes, os, time; f = open('x', 'w+b'); f.truncate(4096); " +
+			"ctypes.CDLL(None).mmap(None, 4096, 3, 2, f.fileno(), 0); f.close(); os.unlink('x'); time.sleep(100)"}, "a private copy of"},
 		"watched files": {[]string{python, "-c", "import ctypes, time; libc = ctypes.CDLL(None); " +
 			"libc.inotify_add_watch(libc.inotify_init(), b'.', 0xfff); time.sleep(100)"}, "watches files (inotify)"},
 		"process outside":        {[]string{python, "-c", left}, "has left the program's tree of processes"},
