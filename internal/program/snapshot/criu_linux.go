@@ -189,6 +189,9 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	images := filepath.Join(dir, imagesName)
 	args := []string{"dump", "--unprivileged", "--tree", strconv.Itoa(p.root), "--images-dir", images, "--log-file", "dump.log", "-v1",
 		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.path()}
+	for _, part := range folderParts { // for watched files
+		args = append(args, "--irmap-scan-path", filepath.Join(Place, part))
+	}
 	if !r.Last {
 		args = append(args, "--leave-stopped")
 	}

@@ -49,10 +49,10 @@
 //
 // # Files without a name
 //
-// criu opens mapped files by name, since other ways take rights over the machine. The
+// criu opens mapped and watched files by name, since other ways take rights over the machine. The
 // init gives deleted files in memory names for the time of a dump. Where only memory holds a file, as
 // with a semaphore of POSIX, it stops the processes, copies the content to a hidden file of the job's folder and
-// gives that to them instead.
+// gives that to them instead. Watched files are found by their numbers in the job's folder.
 //
 // # Deadlines
 //

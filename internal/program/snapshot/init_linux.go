@@ -265,7 +265,7 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, files *[]strin
 		return err
 	}
 	m.Clocks = Clocks{Monotonic: now.Monotonic + p.ahead.Monotonic, Boottime: now.Boottime + p.ahead.Boottime}
-	if err := checkOutside(all, int(p.tool.Load())); err != nil {
+	if err := errors.Join(checkOutside(all, int(p.tool.Load())), checkEvents(all)); err != nil {
 		return err
 	}
 	m.LastPID = p.root

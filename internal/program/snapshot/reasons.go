@@ -34,9 +34,9 @@ func permanent(line, text string) reason {
 
 func passing(line, text string) reason { return reason{line: lazyregexp.New(line), text: text} }
 
-// watchReason is about inotify and fanotify: criu finds the watched files by handles, which only root
-// of the machine may open.
-const watchReason = "the program watches files (inotify), which CRIU cannot keep; tail has ---disable-inotify"
+// watchReason is about inotify and fanotify. criu finds watched files by their numbers in the job's folder:
+// only root of the machine may open them by their handles.
+const watchReason = "the program watches files outside of the job's folder (inotify), which CRIU cannot find; tail has ---disable-inotify"
 
 var reasons = []reason{
 	permanent(`Connected TCP socket|inet: Socket \S+ is in-flight|inet: .*in-flight connection`,

@@ -91,3 +91,15 @@ open(os.environ["SPOTWORKER_RESULT"], "w").write(f"{content} {stat.filemode(info
 `
 	thrice(t, program.Kind{Name: "pipe", Command: []string{need.Command(t, "python3"), "-c", code}, Snapshot: true})
 }
+
+// TestWatchedFile: tail learns by inotify that a file has grown.
+func TestWatchedFile(t *testing.T) {
+	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
+	withCRIU(t)
+	need.Command(t, "tail")
+	thrice(t, script(`>data; tail -n +1 -f data >copy & echo running
+i=0; while [ $i -lt 40 ]; do echo $i >>data; i=$((i+1)); sleep 0.02; done
+while [ ! -e finish ]; do sleep 0.02; done
+echo end >>data; until grep -q end copy; do sleep 0.02; done
+kill $!; cat copy >"$SPOTWORKER_RESULT"`))
+}
