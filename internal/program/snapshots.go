@@ -386,7 +386,7 @@ func (s *snapshots) last(ctx context.Context, kill func()) {
 			return
 		}
 		s.run.log.WarnContext(ctx, "no last snapshot of the program; the one before stands", "error", err)
-		if _, again := errors.AsType[*snapshot.RefusedError](err); !again {
+		if refused, again := errors.AsType[*snapshot.RefusedError](err); !again || refused.Known {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -45,11 +46,11 @@ func copyAny(from, to string) error {
 		if err != nil {
 			return err
 		}
-		path, err := filepath.Rel(from, name)
+		within, err := filepath.Rel(from, name)
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, path)
+		target := filepath.Join(to, within)
 		info, err := d.Info()
 		if err != nil {
 			return err
@@ -64,8 +65,10 @@ func copyAny(from, to string) error {
 				return err
 			}
 			return os.Symlink(text, target) //nolint:gosec // nothing else runs that could change the copy
+		case info.Mode()&specialTypes != 0:
+			return errors.Join(unix.Mknod(target, nodeType(info.Mode()), 0), setAttributes(target, info))
 		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s is no file, folder or link", path) // [checkParts] has refused it
+			return fmt.Errorf("%s is no file, folder, link, pipe or socket", within) // [checkParts] has refused it
 		}
 		var stat unix.Stat_t
 		if err := unix.Lstat(name, &stat); err != nil {
@@ -83,6 +86,28 @@ func copyAny(from, to string) error {
 		err = setAttributes(folders[i].name, folders[i].info)
 	}
 	return err
+}
+
+// nodeType is a type of specialTypes as the kernel has it.
+func nodeType(m fs.FileMode) uint32 {
+	if m&fs.ModeSocket != 0 {
+		return unix.S_IFSOCK
+	}
+	return unix.S_IFIFO
+}
+
+// makeNode makes a named pipe or a socket in a part of a folder that comes from storage. A socket has a name
+// again; criu gives it to the program's socket.
+func makeNode(root *os.Root, name string, of fs.FileMode) error {
+	if path.Dir(name) == "." { // in the place of a part
+		return fs.ErrInvalid
+	}
+	parent, err := root.Open(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = parent.Close() }()
+	return unix.Mknodat(int(parent.Fd()), path.Base(name), nodeType(of), 0)
 }
 
 func setAttributes(name string, info fs.FileInfo) error {

@@ -180,13 +180,23 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	defer h.close()
 	begun := time.Now()
 	threads := &frozenThreads{waits: p.waits.look()}
+	names, err := p.nameDeleted()
+	if err != nil {
+		return time.Since(begun), err
+	}
+	defer names.remove()
+	threads.held = names.stopped
 	images := filepath.Join(dir, imagesName)
 	args := []string{"dump", "--unprivileged", "--tree", strconv.Itoa(p.root), "--images-dir", images, "--log-file", "dump.log", "-v1",
 		"--manage-cgroups=ignore", "--file-locks", "--ghost-limit", strconv.Itoa(ghostLimit), "--action-script", h.path()}
+	for _, part := range folderParts { // for watched files
+		args = append(args, "--irmap-scan-path", filepath.Join(Place, part))
+	}
 	if !r.Last {
 		args = append(args, "--leave-stopped")
 	}
 	go h.serve(r.Last, func() error {
+		names.remove()
 		if err := threads.repair(images); err != nil {
 			return err
 		}
@@ -194,11 +204,17 @@ func (p *initProcess) dump(r request, dir string, whileFrozen func() error) (fro
 	})
 	_, err = p.criu(r.Limit, images, nil, args...)
 	h.finish()
-	if err == nil && !r.Last {
+	switch {
+	case err != nil:
+		names.remove()
+		err = errors.Join(err, resume(threads.held))
+	case !r.Last:
 		err = threads.resume(p.processes)
 	}
 	frozen = time.Since(begun)
-	switch log := readLog(filepath.Join(images, "dump.log")); {
+	log := readLog(filepath.Join(images, "dump.log"))
+	p.deletes = p.deletes || bytes.Contains(log, []byte(deleted+"]"))
+	switch {
 	case errors.Is(err, errKilled):
 		return frozen, err
 	case h.failed != nil:

@@ -14,7 +14,7 @@
 // A snapshot is a folder:
 //
 //	snapshot.json   [Meta]: format, machine, mapped files, PIDs, pipes and clocks
-//	attributes      modes and times of the files in folder
+//	attributes      modes and times of the files in folder, its pipes and sockets
 //	folder/         the job's folder as it was while the program was frozen
 //	images/         CRIU's files
 //
@@ -46,6 +46,13 @@
 // end with EINTR. The init has such threads make their calls again, in the images and in the
 // program that continues, for the rest of the time. criu leaves a program that continues stopped
 // by SIGSTOP for that.
+//
+// # Files without a name
+//
+// criu opens mapped and watched files by name, since other ways take rights over the machine. The
+// init gives deleted files in memory names for the time of a dump. Where only memory holds a file, as
+// with a semaphore of POSIX, it stops the processes, copies the content to a hidden file of the job's folder and
+// gives that to them instead. Watched files are found by their numbers in the job's folder.
 //
 // # Deadlines
 //

@@ -41,6 +41,7 @@ type initProcess struct {
 	machine   Machine
 	hashes    Hashes
 	waits     waits
+	deletes   bool   // the program deletes files in its memory
 	ahead     Clocks // how far the program's clocks are ahead of the init's
 
 	tool  atomic.Int64            // PID of the last criu
@@ -264,7 +265,7 @@ func (p *initProcess) whileFrozen(r request, dir string, m *Meta, files *[]strin
 		return err
 	}
 	m.Clocks = Clocks{Monotonic: now.Monotonic + p.ahead.Monotonic, Boottime: now.Boottime + p.ahead.Boottime}
-	if err := checkOutside(all, int(p.tool.Load())); err != nil {
+	if err := errors.Join(checkOutside(all, int(p.tool.Load())), checkEvents(all)); err != nil {
 		return err
 	}
 	m.LastPID = p.root

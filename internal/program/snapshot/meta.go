@@ -117,16 +117,17 @@ func readBounded(name string) ([]byte, error) {
 }
 
 // attributes are the mode and time of a file or folder. The archive of a state keeps neither
-// modes nor the times of folders.
+// modes nor the times of folders, and no named pipes and sockets.
 type attributes struct {
 	Path  string      `json:"p,omitempty"`
 	Bytes []byte      `json:"b,omitempty"` // of a path that is no UTF-8, which JSON would change
 	Mode  fs.FileMode `json:"m"`           // permissions alone
 	Time  int64       `json:"t"`           // of the last change, in nanoseconds
+	Type  fs.FileMode `json:"s,omitempty"` // of specialTypes: only this record holds it
 }
 
 func attributesOf(path string, info fs.FileInfo) attributes {
-	a := attributes{Path: path, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano()}
+	a := attributes{Path: path, Mode: info.Mode().Perm(), Time: info.ModTime().UnixNano(), Type: info.Mode() & specialTypes}
 	if !utf8.ValidString(path) {
 		a.Path, a.Bytes = "", []byte(path)
 	}
@@ -135,7 +136,8 @@ func attributesOf(path string, info fs.FileInfo) attributes {
 
 func (a attributes) path() string { return a.Path + string(a.Bytes) }
 
-// writeAttributes records the attributes of everything in dir/folder.
+// writeAttributes records the attributes of everything in dir/folder, and removes
+// what the archive cannot hold.
 func writeAttributes(dir string) (err error) {
 	file, err := os.OpenFile(filepath.Join(dir, attributesName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -156,7 +158,12 @@ func writeAttributes(dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		return out.Encode(attributesOf(filepath.ToSlash(path), info))
+		a := attributesOf(filepath.ToSlash(path), info)
+		if err := out.Encode(a); err != nil || a.Type == 0 {
+			return err
+		}
+		_ = os.Chmod(filepath.Dir(name), 0o700) //nolint:gosec // a folder, whose mode is recorded already
+		return os.Remove(name)                  //nolint:gosec // nothing else runs that could change it
 	})
 }
 
@@ -184,6 +191,11 @@ func restoreAttributes(dir string) error {
 	}
 	for _, a := range slices.Backward(all) { // files first: a folder's mode may forbid changes in it
 		name := a.path()
+		if a.Type != 0 {
+			if err := makeNode(root, name, a.Type); err != nil {
+				return fmt.Errorf("%w: make %q: %w", ErrDamaged, name, err)
+			}
+		}
 		info, err := root.Lstat(name)
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 {
 			return fmt.Errorf("%w: %s names %q, which it does not have", ErrDamaged, attributesName, name)

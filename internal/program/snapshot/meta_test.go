@@ -142,6 +142,8 @@ func TestHostileAttributes(t *testing.T) {
 		"above":    `{"p":"../../outside","m":511,"t":1}`,
 		"absolute": `{"p":"` + filepath.ToSlash(outside) + `","m":511,"t":1}`,
 		"missing":  `{"p":"work/b","m":511,"t":1}`,
+		"pipe":     `{"p":"../../pipe","m":511,"t":1,"s":33554432}`,
+		"part":     `{"p":"result","m":511,"t":1,"s":33554432}`,
 		"no JSON":  `{"p":`,
 	} {
 		dir := filepath.Join(filepath.Dir(outside), strings.ReplaceAll(name, " ", "-"))

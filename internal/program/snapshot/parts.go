@@ -13,8 +13,11 @@ import (
 // folderParts are the parts that are folders; the others are files.
 var folderParts = []string{"work", "tmp", "shm"}
 
-// checkParts returns a [*RefusedError] if a job's folder has something that the archive of a
-// state cannot hold. It is called before anything is moved or copied, so that the program
+// specialTypes are the types that the archive of a state cannot hold, but [attributes] can.
+const specialTypes = fs.ModeNamedPipe | fs.ModeSocket
+
+// checkParts returns a [*RefusedError] if a job's folder has something that a snapshot
+// cannot hold. It is called before anything is moved or copied, so that the program
 // continues.
 func checkParts(job string) error {
 	for _, part := range Parts {
@@ -22,7 +25,7 @@ func checkParts(job string) error {
 			return err
 		}
 		err := filepath.WalkDir(filepath.Join(job, part), func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || d.Type().IsRegular() {
+			if err != nil || d.IsDir() || d.Type().IsRegular() || d.Type()&specialTypes != 0 {
 				return err
 			}
 			within, err := filepath.Rel(job, name)
@@ -31,7 +34,7 @@ func checkParts(job string) error {
 			}
 			within = filepath.ToSlash(within)
 			if d.Type()&fs.ModeSymlink == 0 {
-				return &RefusedError{Reason: "the program's folder has a pipe, socket or device, which cannot be kept: " + within, Known: true}
+				return &RefusedError{Reason: "the program's folder has a device, which cannot be kept: " + within, Known: true}
 			}
 			target, err := os.Readlink(name)
 			if err == nil && !staysInside(within, target) {

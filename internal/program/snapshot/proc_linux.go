@@ -120,27 +120,6 @@ func openFiles(pid int) (all []string, err error) {
 	return all, nil
 }
 
-// checkWatches returns a [*RefusedError] if a process of the program watches files.
-func checkWatches() error {
-	all, err := processesInside()
-	if err != nil {
-		return err
-	}
-	for _, pid := range all {
-		descriptors, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-		for _, name := range descriptors {
-			if target, err := os.Readlink(name); err != nil || target != "anon_inode:inotify" {
-				continue
-			}
-			info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(name)))
-			if bytes.Contains(info, []byte("inotify wd:")) {
-				return &RefusedError{Reason: watchReason, Known: true}
-			}
-		}
-	}
-	return nil
-}
-
 // isSystem reports whether a file is the kernel's, with content that is this machine's.
 func isSystem(path string) bool {
 	return strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") || strings.HasPrefix(path, "/dev/")

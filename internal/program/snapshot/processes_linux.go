@@ -19,11 +19,15 @@ type processes struct {
 	wait  map[int]chan syscall.WaitStatus
 	child chan struct{} // has an element after a start
 
-	stopped chan int // gets traced threads that have stopped
+	traced  map[int]*syscall.WaitStatus // threads that are traced, once they have stopped or ended
+	stopped chan struct{}               // has an element after that
 }
 
 func newProcesses() *processes {
-	p := &processes{wait: map[int]chan syscall.WaitStatus{}, child: make(chan struct{}, 1), stopped: make(chan int, 1)}
+	p := &processes{
+		wait: map[int]chan syscall.WaitStatus{}, child: make(chan struct{}, 1),
+		traced: map[int]*syscall.WaitStatus{}, stopped: make(chan struct{}, 1),
+	}
 	go p.reap()
 	return p
 }
@@ -36,11 +40,13 @@ func (p *processes) reap() {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
 			<-p.child
-		case status.Stopped():
-			p.stopped <- pid
 		default:
 			p.mu.Lock()
-			if c := p.wait[pid]; c != nil {
+			if _, traced := p.traced[pid]; traced {
+				p.traced[pid] = new(status)
+				wake(p.stopped)
+			}
+			if c := p.wait[pid]; c != nil && !status.Stopped() {
 				c <- status
 				delete(p.wait, pid)
 			}
@@ -58,21 +64,38 @@ func (p *processes) expect(pid int) chan syscall.WaitStatus {
 	return c
 }
 
-// stopLimit bounds the wait for a traced thread.
-const stopLimit = 10 * time.Second
+// Expect remembers what happens to a thread that is traced from now on.
+func (p *processes) Expect(tid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.traced[tid] = nil
+}
 
-// awaitStop waits until a traced thread has stopped.
-func (p *processes) awaitStop(tid int) error {
-	timer := time.NewTimer(stopLimit)
+// Forget is for a thread that is traced no longer.
+func (p *processes) Forget(tid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.traced, tid)
+}
+
+// Await waits until a traced thread has stopped or ended.
+func (p *processes) Await(tid int, limit time.Duration) (syscall.WaitStatus, error) {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
+		p.mu.Lock()
+		status := p.traced[tid]
+		if status != nil {
+			p.traced[tid] = nil
+		}
+		p.mu.Unlock()
+		if status != nil {
+			return *status, nil
+		}
 		select {
-		case stopped := <-p.stopped:
-			if stopped == tid {
-				return nil
-			}
+		case <-p.stopped:
 		case <-timer.C:
-			return fmt.Errorf("it had not stopped after %s", stopLimit)
+			return 0, fmt.Errorf("it had not stopped after %s", limit)
 		}
 	}
 }
@@ -99,14 +122,14 @@ func (p *processes) start(path string, args []string, attr *os.ProcAttr, capabil
 	}
 	ended = make(chan syscall.WaitStatus, 1)
 	p.wait[pid] = ended
-	p.started()
+	wake(p.child)
 	return pid, ended, nil
 }
 
-// started wakes the loop that waits for children.
-func (p *processes) started() {
+// wake puts an element into a channel that has none.
+func wake(c chan struct{}) {
 	select {
-	case p.child <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

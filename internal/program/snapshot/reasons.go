@@ -34,9 +34,9 @@ func permanent(line, text string) reason {
 
 func passing(line, text string) reason { return reason{line: lazyregexp.New(line), text: text} }
 
-// watchReason is about inotify and fanotify: criu finds the watched files by handles, which only root
-// of the machine may open.
-const watchReason = "the program watches files (inotify), which CRIU cannot keep; tail has ---disable-inotify"
+// watchReason is about inotify and fanotify. criu finds watched files by their numbers in the job's folder:
+// only root of the machine may open them by their handles.
+const watchReason = "the program watches files outside of the job's folder (inotify), which CRIU cannot find; tail has ---disable-inotify"
 
 var reasons = []reason{
 	permanent(`Connected TCP socket|inet: Socket \S+ is in-flight|inet: .*in-flight connection`,
@@ -52,8 +52,8 @@ var reasons = []reason{
 	permanent(`Can't dump ghost file (\S+) of (\d+) size`, "the program uses a deleted file of $2 bytes ($1), more than can be kept"),
 	permanent(`Can't create link remap for (\S+)\. Use link-remap`,
 		"the program uses $1 by a name that was deleted, while another name exists"),
-	permanent(`Can't open mapped \[(\S+) \(deleted\)\]`,
-		"the program has $1 in its memory, a file that was deleted, such as a semaphore of several processes"),
+	passing(`Can't open mapped \[((?:`+Place+`|/dev/shm)/.+) \(deleted\)\]`, "the program has just deleted $1, a file in its memory"),
+	permanent(`Can't open mapped \[(.+) \(deleted\)\]`, "the program has $1 in its memory, a deleted file outside of the job's folder"),
 	permanent(`session leader of .* is outside of its pid namespace`, "a process of the program belongs to a session outside of the job"),
 	permanent(`fsnotify: `, watchReason),
 	permanent(`SysVIPC shmem map`, "the program uses System V shared memory, which cannot be kept"),

@@ -22,6 +22,8 @@ func TestExplain(t *testing.T) {
 		{"Error (criu/files-reg.c:1): File media/spotworker/work/a has bad size 3 (expect 5)\n",
 			"media/spotworker/work/a has 3 bytes here and had 5", false},
 		{"Error (criu/cr-restore.c:1): Pid 1002 do not match expected 1003\n", "a process id of the program is in use", false},
+		{"Error (criu/proc_parse.c:1): Can't open mapped [/dev/shm/x y (deleted)]: No such file\n", "has just deleted /dev/shm/x y", false},
+		{"Error (criu/proc_parse.c:1): Can't open mapped [/tmp/x (deleted)]: None\n", "/tmp/x in its memory, a deleted file outside", true},
 		{"Error (criu/x.c:1): something new\nError (criu/y.c:2): and its consequence\n", "criu dump failed: something new", false},
 		{"Error (criu/x.c:1): \xff" + strings.Repeat("x", 1000), "…", false},
 		{"Error (criu/proc_parse.c:1): Failed to resolve mapping 55f70ec39000 filename\n", "a file system such as an overlay", false},

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/program/snapshot/images"
+	"github.com/spotworker/spotworker/internal/program/snapshot/trace"
 )
 
 // waits are the system calls in which threads wait, by thread id. The kernel does not show since
@@ -78,32 +81,26 @@ func (w *waits) look() map[int]wait {
 }
 
 // waited returns for how long a thread has been in its interrupted call.
-func (f *frozenThreads) waited(tid int, r registers, now time.Duration) waited {
+func (f *frozenThreads) waited(tid int, r images.Registers, now time.Duration) images.Waited {
 	before, ok := f.waits[tid]
-	if !ok {
-		return waited{}
+	if !ok || r.Line() != before.line {
+		return images.Waited{}
 	}
-	line := strconv.FormatUint(r[regOrigAX], 10)
-	for _, argument := range r.arguments() {
-		line += fmt.Sprintf(" 0x%x", argument)
-	}
-	if line += fmt.Sprintf(" 0x%x 0x%x", r[regSP], r[regIP]); line != before.line {
-		return waited{}
-	}
-	return waited{least: now - before.since, most: now - before.after}
+	return images.Waited{Least: now - before.since, Most: now - before.after}
 }
 
 // frozenThreads are the processes of a frozen program, and its threads with interrupted calls.
 type frozenThreads struct {
-	waits       map[int]wait      // before the freeze
-	interrupted map[int]registers // by thread id, as they are in the live program
-	processes   []int             // those that a signal had not stopped before
+	waits       map[int]wait             // before the freeze
+	interrupted map[int]images.Registers // by thread id, as they are in the live program
+	processes   []int                    // those that a signal had not stopped before
+	held        []int                    // those that the init has stopped by SIGSTOP
 }
 
 // repair has the interrupted threads in the images of a frozen program make their calls again. A
 // thread that a signal is about to interrupt is left alone.
-func (f *frozenThreads) repair(images string) error {
-	f.interrupted = map[int]registers{}
+func (f *frozenThreads) repair(dir string) error {
+	f.interrupted = map[int]images.Registers{}
 	now, err := readClocks()
 	if err == nil {
 		f.processes, err = programProcesses()
@@ -111,28 +108,34 @@ func (f *frozenThreads) repair(images string) error {
 	if err != nil {
 		return err
 	}
-	names, _ := filepath.Glob(filepath.Join(images, "core-*.img"))
+	names, _ := filepath.Glob(filepath.Join(dir, "core-*.img"))
 	for _, name := range names {
 		tid, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "core-"), ".img"))
 		if err != nil {
 			continue
 		}
-		c, err := readCore(name)
+		c, err := images.ReadCore(name)
 		if err != nil {
 			return err
 		}
-		if c.stopped {
+		held := slices.Contains(f.held, tid)
+		if c.Stopped && !held {
 			f.processes = slices.DeleteFunc(f.processes, func(pid int) bool { return pid == tid })
 		}
+		c.Stopped = c.Stopped && !held
 		process, signalled := statusOf(tid)
-		if runtime.GOARCH != "amd64" || signalled || !c.registers.isInterrupted() {
+		again := runtime.GOARCH == "amd64" && !signalled && c.Registers.IsInterrupted()
+		if !again && !held {
 			continue
 		}
-		f.interrupted[tid] = maps.Clone(c.registers)
-		c.registers.again(f.waited(tid, c.registers, now.Monotonic), memory{through(unix.ProcessVMReadv, process), func(address uint64, data []byte) error {
-			return writeImage(images, process, address, data)
-		}})
-		if err := c.write(); err != nil {
+		if again {
+			f.interrupted[tid] = maps.Clone(c.Registers)
+			m := images.Memory{Read: through(unix.ProcessVMReadv, process), Write: func(address uint64, data []byte) error {
+				return images.WriteMemory(dir, process, address, data)
+			}}
+			c.Registers.Again(f.waited(tid, c.Registers, now.Monotonic), m)
+		}
+		if err := c.Write(); err != nil {
 			return err
 		}
 	}
@@ -169,25 +172,53 @@ func through(call func(int, []unix.Iovec, []unix.RemoteIovec, uint) (int, error)
 	}
 }
 
+func memoryOf(pid int) images.Memory {
+	return images.Memory{Read: through(unix.ProcessVMReadv, pid), Write: through(unix.ProcessVMWritev, pid)}
+}
+
+// stopLimit bounds the wait for a traced thread.
+const stopLimit = 10 * time.Second
+
 // resume continues a program that criu has left stopped, and has its interrupted threads make their
-// calls again. Call it in the main thread: the kernel knows the thread that traces another.
+// calls again. Call it in the main thread, as everything of package trace.
 func (f *frozenThreads) resume(p *processes) error {
 	for tid, r := range f.interrupted {
-		err := unix.PtraceSeize(tid)
+		t, err := trace.Seize(tid, p)
 		if err == nil {
-			if err = p.awaitStop(tid); err == nil {
-				err = errors.Join(f.makeAgain(tid, r), unix.PtraceDetach(tid))
+			err = t.Await(stopLimit)
+		}
+		if err == nil {
+			if now := t.Registers(); now[images.AX] == r[images.AX] && now[images.IP] == r[images.IP] {
+				err = f.makeAgain(t, r) // of the image: the live thread has lost the number of the call
 			}
+			err = errors.Join(err, t.Continue())
 		}
 		if err != nil && !errors.Is(err, unix.ESRCH) { // it was killed
 			return fmt.Errorf("%w: continue thread %d: %w", errKilled, tid, err)
 		}
 	}
-	slices.Sort(f.processes)
-	for _, pid := range slices.Backward(f.processes) { // children first, so that no parent sees a stopped child
+	return resume(f.processes)
+}
+
+// resume lets processes continue that SIGSTOP has stopped.
+func resume(pids []int) error {
+	slices.Sort(pids)
+	for _, pid := range slices.Backward(pids) { // children first, so that no parent sees a stopped child
 		if err := unix.Kill(pid, unix.SIGCONT); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("%w: continue process %d: %w", errKilled, pid, err)
 		}
 	}
+	return nil
+}
+
+// makeAgain has a stopped thread make its interrupted call again.
+func (f *frozenThreads) makeAgain(t *trace.Thread, r images.Registers) error {
+	now, err := readClocks()
+	if err != nil {
+		return err
+	}
+	process, _ := statusOf(t.ID)
+	r.Again(f.waited(t.ID, r, now.Monotonic), memoryOf(process))
+	t.MakeCall(r)
 	return nil
 }

@@ -11,10 +11,11 @@ import (
 )
 
 // sleepers is a program whose children always wait, each in another system call. It reports waits
-// that ended with an error, or too early.
+// that ended with an error, or too early, and semaphores that lost their value meanwhile.
 const sleepers = `
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <semaphore.h>
@@ -69,9 +70,14 @@ int main(void) {
 	for (int i = 0; i < n; i++) {
 		if (fork()) continue;
 		while (access("finish", F_OK)) {
+			snprintf(line, sizeof line, "/wait%d", i); // memory that nothing can open: the init stops the child for it
+			sem_t *held = sem_open(line, O_CREAT | O_EXCL, 0600, 1);
+			sem_unlink(line);
 			double begun = now(i); errno = 0;
 			int result = all[i].wait(), error = errno;
 			double took = now(i) - begun;
+			if (sem_trywait(held)) result = -2;
+			sem_close(held);
 			if (result == 0 && took >= wait_ns / 1e9 - 0.05) continue;
 			got = snprintf(line, sizeof line, "%s: %d (%s) after %.2f s; ", all[i].name, result, strerror(error), took);
 			if (write(said[1], line, got) != got) return 1;

@@ -1,29 +1,32 @@
-package snapshot
+package images
 
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// registers of a thread, by their numbers in criu's images (user_x86_regs_entry of core-x86.proto).
-type registers map[protowire.Number]uint64
+// Registers are the registers of a thread, by their numbers in criu's images (user_x86_regs_entry of
+// core-x86.proto).
+type Registers map[protowire.Number]uint64
 
+// Numbers of registers.
 const (
-	regR10    protowire.Number = 8
-	regR9     protowire.Number = 9
-	regR8     protowire.Number = 10
-	regAX     protowire.Number = 11
-	regDX     protowire.Number = 13
-	regSI     protowire.Number = 14
-	regDI     protowire.Number = 15
-	regOrigAX protowire.Number = 16
-	regIP     protowire.Number = 17
-	regCS     protowire.Number = 18
-	regSP     protowire.Number = 20
+	R10    protowire.Number = 8
+	R9     protowire.Number = 9
+	R8     protowire.Number = 10
+	AX     protowire.Number = 11
+	DX     protowire.Number = 13
+	SI     protowire.Number = 14
+	DI     protowire.Number = 15
+	OrigAX protowire.Number = 16
+	IP     protowire.Number = 17
+	CS     protowire.Number = 18
+	SP     protowire.Number = 20
 )
 
 // Numbers of system calls on x86-64.
@@ -52,69 +55,70 @@ const (
 	timespecLength = 16
 )
 
-// isInterrupted reports whether a thread has just left a system call with EINTR that it can make
+// IsInterrupted reports whether a thread has just left a system call with EINTR that it can make
 // again. A call of close or connect has had its effect, and one that the kernel has made again
 // before has lost its number.
-func (r registers) isInterrupted() bool {
-	call := r[regOrigAX]
-	return int64(r[regAX]) == interrupted && int64(call) >= 0 && r[regCS] == userCode &&
+func (r Registers) IsInterrupted() bool {
+	call := r[OrigAX]
+	return int64(r[AX]) == interrupted && int64(call) >= 0 && r[CS] == userCode &&
 		call != callClose && call != callConnect && call != callRestart
 }
 
-// arguments returns the arguments of the system call.
-func (r registers) arguments() [6]uint64 {
-	return [6]uint64{r[regDI], r[regSI], r[regDX], r[regR10], r[regR8], r[regR9]}
+// Line describes the system call as /proc/PID/syscall does: its number, its arguments, and where it was
+// made.
+func (r Registers) Line() string {
+	return fmt.Sprintf("%d 0x%x 0x%x 0x%x 0x%x 0x%x 0x%x 0x%x 0x%x", r[OrigAX], r[DI], r[SI], r[DX], r[R10], r[R8], r[R9], r[SP], r[IP])
 }
 
-// memory reads and changes the memory of a process.
-type memory struct {
-	read, write func(address uint64, data []byte) error
+// Memory reads and changes the memory of a process.
+type Memory struct {
+	Read, Write func(address uint64, data []byte) error
 }
 
-// waited is how long a thread has been in its system call, at least and at most.
-type waited struct{ least, most time.Duration }
+// Waited is how long a thread has been in its system call, at least and at most.
+type Waited struct{ Least, Most time.Duration }
 
 // rest returns the rest of a time limit. A wait whose limit may have been over has its whole time
 // again, since it may be the next one of a loop: a wait that ends late is better than one that ends
 // early.
-func (w waited) rest(limit time.Duration) time.Duration {
-	if limit <= w.most {
+func (w Waited) rest(limit time.Duration) time.Duration {
+	if limit <= w.Most {
 		return limit
 	}
-	return limit - w.least
+	return limit - w.Least
 }
 
-// again changes an interrupted thread so that it makes its system call again, for the rest of its
+// Again changes an interrupted thread so that it makes its system call again, for the rest of its
 // time.
-func (r registers) again(w waited, m memory) {
-	call := r[regOrigAX]
-	r[regAX], r[regIP] = call, r[regIP]-syscallLength
+func (r Registers) Again(w Waited, m Memory) {
+	call := r[OrigAX]
+	r[AX], r[IP] = call, r[IP]-syscallLength
 	switch call {
 	case callPoll:
-		r[regDX] = w.milliseconds(r[regDX])
+		r[DX] = w.milliseconds(r[DX])
 	case callEpollWait, callEpollPwait:
-		r[regR10] = w.milliseconds(r[regR10])
+		r[R10] = w.milliseconds(r[R10])
 	case callNanosleep:
-		r.sleepAgain(regDI, regSI, w, m)
+		r.sleepAgain(DI, SI, w, m)
 	case callClockNanosleep:
-		if r[regSI]&absoluteTime == 0 && r[regDI] <= lastWallClock {
-			r.sleepAgain(regDX, regR10, w, m)
+		if r[SI]&absoluteTime == 0 && r[DI] <= lastWallClock {
+			r.sleepAgain(DX, R10, w, m)
 		}
 	case callFutex:
-		if r[regSI]&futexCommand == futexWait {
-			w.timespec(r[regR10], m)
+		if r[SI]&futexCommand == futexWait {
+			w.timespec(r[R10], m)
 		}
 	case callRtSigtimedwait:
-		w.timespec(r[regDX], m)
+		w.timespec(r[DX], m)
 	case callEpollPwait2:
-		w.timespec(r[regR10], m)
+		w.timespec(r[R10], m)
 	}
 }
 
 // sleepAgain lets a sleep continue. The kernel has written the rest of its time to a place that
 // the program gave for that. A program that gave none may use the time again, so it must not
 // change: poll, which has its time in a register, waits for the rest.
-func (r registers) sleepAgain(limit, rest protowire.Number, w waited, m memory) {
+func (r Registers) sleepAgain(limit, rest protowire.Number, w Waited, m Memory) {
 	if r[rest] != 0 {
 		r[limit] = r[rest]
 		return
@@ -125,7 +129,7 @@ func (r registers) sleepAgain(limit, rest protowire.Number, w waited, m memory) 
 	}
 	left := roundUp(w.rest(whole))
 	if left <= math.MaxInt32 {
-		r[regAX], r[regDI], r[regSI], r[regDX] = callPoll, 0, 0, uint64(left)
+		r[AX], r[DI], r[SI], r[DX] = callPoll, 0, 0, uint64(left)
 	}
 }
 
@@ -133,16 +137,16 @@ func (r registers) sleepAgain(limit, rest protowire.Number, w waited, m memory) 
 func roundUp(t time.Duration) int64 { return int64((t + time.Millisecond - 1) / time.Millisecond) }
 
 // milliseconds returns the rest of a time limit in milliseconds. A negative one has no end.
-func (w waited) milliseconds(limit uint64) uint64 {
-	whole := int32(limit) //nolint:gosec // an int in a register
+func (w Waited) milliseconds(limit uint64) uint64 {
+	whole := int32(limit)
 	if whole <= 0 {
 		return limit
 	}
-	return uint64(roundUp(w.rest(time.Duration(whole) * time.Millisecond))) //nolint:gosec // not negative
+	return uint64(roundUp(w.rest(time.Duration(whole) * time.Millisecond)))
 }
 
 // timespec replaces a time limit in memory by its rest. Programs compute such times for each call.
-func (w waited) timespec(address uint64, m memory) {
+func (w Waited) timespec(address uint64, m Memory) {
 	whole, err := readTime(address, m)
 	if address == 0 || err != nil {
 		return
@@ -151,18 +155,18 @@ func (w waited) timespec(address uint64, m memory) {
 	var to [timespecLength]byte
 	binary.LittleEndian.PutUint64(to[:], uint64(left/time.Second))
 	binary.LittleEndian.PutUint64(to[timespecLength/2:], uint64(left%time.Second))
-	_ = m.write(address, to[:]) // otherwise the call waits for its whole time
+	_ = m.Write(address, to[:]) // otherwise the call waits for its whole time
 }
 
 // readTime reads a struct timespec.
-func readTime(address uint64, m memory) (time.Duration, error) {
+func readTime(address uint64, m Memory) (time.Duration, error) {
 	var from [timespecLength]byte
-	if err := m.read(address, from[:]); err != nil {
+	if err := m.Read(address, from[:]); err != nil {
 		return 0, err
 	}
 	seconds, nanoseconds := binary.LittleEndian.Uint64(from[:]), binary.LittleEndian.Uint64(from[timespecLength/2:])
 	if seconds > math.MaxInt64/uint64(time.Second)-1 || nanoseconds >= uint64(time.Second) {
 		return 0, errors.New("the time is out of range")
 	}
-	return time.Duration(seconds)*time.Second + time.Duration(nanoseconds), nil //nolint:gosec // in range
+	return time.Duration(seconds)*time.Second + time.Duration(nanoseconds), nil
 }

@@ -1,4 +1,6 @@
-package snapshot
+// Package images reads and changes CRIU's images of a frozen program, so that its threads make the
+// system calls again that the freeze has interrupted.
+package images
 
 import (
 	"encoding/binary"
@@ -30,6 +32,7 @@ const (
 	fieldPagesInParent protowire.Number = 3
 	fieldPagesFlags    protowire.Number = 4
 	pagesPresent                        = 1 << 2
+	taskAlive                           = 1
 	taskStopped                         = 3
 )
 
@@ -97,16 +100,19 @@ func change(m []byte, path []protowire.Number, to func([]byte) []byte) ([]byte, 
 	return out, nil
 }
 
-// core is the image of a thread.
-type core struct {
+// Core is the image of a thread.
+type Core struct {
 	name      string
 	head      []byte
 	message   []byte
-	registers registers
-	stopped   bool // by a signal, before the freeze
+	Registers Registers
+	Stopped   bool // by a signal
+
+	wasStopped bool
 }
 
-func readCore(name string) (*core, error) {
+// ReadCore reads the image of a thread.
+func ReadCore(name string) (*Core, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
@@ -114,7 +120,7 @@ func readCore(name string) (*core, error) {
 	if len(data) < imageHead {
 		return nil, fmt.Errorf("%w: %s", errImage, name)
 	}
-	c := &core{name: name, head: data[:imageHead]}
+	c := &Core{name: name, head: data[:imageHead]}
 	if c.message, _, err = message(data[imageHead:]); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, name)
 	}
@@ -128,38 +134,46 @@ func readCore(name string) (*core, error) {
 		err = errors.Join(err, failed)
 		return all
 	}
-	c.registers, c.stopped = read(pathRegisters), read(pathTask)[fieldTaskState] == taskStopped
+	c.Registers, c.Stopped = read(pathRegisters), read(pathTask)[fieldTaskState] == taskStopped
+	c.wasStopped = c.Stopped
 	return c, err
 }
 
-// write stores the registers.
-func (c *core) write() error {
-	m, err := change(c.message, pathRegisters, func(m []byte) []byte {
-		var out []byte
-		for len(m) > 0 { // [readCore] has read it
-			number, kind, n := protowire.ConsumeField(m)
-			if value, ok := c.registers[number]; ok && kind == protowire.VarintType {
-				out = protowire.AppendVarint(protowire.AppendTag(out, number, kind), value)
-			} else {
-				out = append(out, m[:n]...)
-			}
-			m = m[n:]
+// set returns a message with other numbers.
+func set(m []byte, to map[protowire.Number]uint64) (out []byte) {
+	for len(m) > 0 { // [ReadCore] has read it
+		number, kind, n := protowire.ConsumeField(m)
+		if value, ok := to[number]; ok && kind == protowire.VarintType {
+			out = protowire.AppendVarint(protowire.AppendTag(out, number, kind), value)
+		} else {
+			out = append(out, m[:n]...)
 		}
-		return out
-	})
+		m = m[n:]
+	}
+	return out
+}
+
+// Write stores the registers, and whether the process is stopped.
+func (c *Core) Write() error {
+	m, err := change(c.message, pathRegisters, func(m []byte) []byte { return set(m, c.Registers) })
+	if err == nil && c.wasStopped && !c.Stopped {
+		m, err = change(m, pathTask, func(m []byte) []byte {
+			return set(m, map[protowire.Number]uint64{fieldTaskState: taskAlive})
+		})
+	}
 	if err != nil {
 		return err
 	}
-	data := binary.LittleEndian.AppendUint32(append([]byte(nil), c.head...), uint32(len(m))) //nolint:gosec // some kilobytes
+	data := binary.LittleEndian.AppendUint32(append([]byte(nil), c.head...), uint32(len(m)))
 	return os.WriteFile(c.name, append(data, m...), 0o600)
 }
 
-// errNoPage is the error of an address whose page is not in the images: the process has not
+// ErrNoPage is the error of an address whose page is not in the images: the process has not
 // changed it.
-var errNoPage = errors.New("the page is not in the images")
+var ErrNoPage = errors.New("the page is not in the images")
 
-// writeImage changes the memory of a process in the images of a snapshot.
-func writeImage(images string, pid int, address uint64, from []byte) error {
+// WriteMemory changes the memory of a process in the images of a snapshot.
+func WriteMemory(images string, pid int, address uint64, from []byte) error {
 	data, err := os.ReadFile(filepath.Join(images, fmt.Sprintf("pagemap-%d.img", pid)))
 	if err != nil {
 		return err
@@ -196,8 +210,8 @@ func writeImage(images string, pid int, address uint64, from []byte) error {
 		if err != nil {
 			return err
 		}
-		_, err = file.WriteAt(from, int64(before+address-first)) //nolint:gosec // within the file
+		_, err = file.WriteAt(from, int64(before+address-first))
 		return errors.Join(err, file.Close())
 	}
-	return errNoPage
+	return ErrNoPage
 }

@@ -1,4 +1,4 @@
-package snapshot
+package images
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 // whole where the wait may be another one of the same kind.
 func TestAgain(t *testing.T) {
 	const address, place, code = 0x7000, 0x7100, 0x401000
-	call := func(number uint64, arguments ...uint64) registers {
-		r := registers{regAX: 1<<64 - 4, regOrigAX: number, regIP: code, regCS: userCode}
-		for i, to := range []protowire.Number{regDI, regSI, regDX, regR10} {
+	call := func(number uint64, arguments ...uint64) Registers {
+		r := Registers{AX: 1<<64 - 4, OrigAX: number, IP: code, CS: userCode}
+		for i, to := range []protowire.Number{DI, SI, DX, R10} {
 			if r[to] = 0; i < len(arguments) {
 				r[to] = arguments[i]
 			}
@@ -27,7 +27,7 @@ func TestAgain(t *testing.T) {
 		return r
 	}
 	for name, row := range map[string]struct {
-		before, after registers
+		before, after Registers
 		stored        time.Duration // in memory before
 		left          time.Duration // in memory after; 0 for unchanged
 	}{
@@ -45,22 +45,22 @@ func TestAgain(t *testing.T) {
 		"signal":             {before: call(callRtSigtimedwait, 9, 0, address), after: call(callRtSigtimedwait, 9, 0, address), stored: 5 * time.Second, left: 3 * time.Second},
 	} {
 		content := timespec(row.stored)
-		m := memory{
-			read: func(at uint64, to []byte) error {
+		m := Memory{
+			Read: func(at uint64, to []byte) error {
 				if copy(to, content); at != address {
 					return errors.New("another address")
 				}
 				return nil
 			},
-			write: func(_ uint64, from []byte) error { copy(content, from); return nil },
+			Write: func(_ uint64, from []byte) error { copy(content, from); return nil },
 		}
 		got, want := maps.Clone(row.before), row.after
-		want[regAX], want[regIP] = want[regOrigAX], code-2
-		want[regOrigAX] = got[regOrigAX]
-		if !got.isInterrupted() {
+		want[AX], want[IP] = want[OrigAX], code-2
+		want[OrigAX] = got[OrigAX]
+		if !got.IsInterrupted() {
 			t.Errorf("%s: not interrupted", name)
 		}
-		got.again(waited{least: 2 * time.Second, most: 2500 * time.Millisecond}, m)
+		got.Again(Waited{Least: 2 * time.Second, Most: 2500 * time.Millisecond}, m)
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: registers %v, want %v", name, got, want)
 		}
@@ -69,7 +69,7 @@ func TestAgain(t *testing.T) {
 		}
 	}
 	for _, number := range []uint64{callClose, callConnect, callRestart, 1<<64 - 1} {
-		if call(number).isInterrupted() {
+		if call(number).IsInterrupted() {
 			t.Errorf("call %d would be made again", number)
 		}
 	}
@@ -102,13 +102,13 @@ func TestWriteImage(t *testing.T) {
 	want := make([]byte, 3*page)
 	copy(want[page+8:], "first")
 	copy(want[2*page:], "second")
-	err := errors.Join(writeImage(dir, 1000, 11*page+8, []byte("first")), writeImage(dir, 1000, 20*page, []byte("second")))
+	err := errors.Join(WriteMemory(dir, 1000, 11*page+8, []byte("first")), WriteMemory(dir, 1000, 20*page, []byte("second")))
 	if got, failed := os.ReadFile(pages); err != nil || failed != nil || string(got) != string(want) {
-		t.Errorf("writeImage = %v, and the pages are not as wanted", err)
+		t.Errorf("WriteMemory = %v, and the pages are not as wanted", err)
 	}
 	for _, address := range []uint64{0, 12 * page, 21*page - 2, 21 * page} {
-		if err := writeImage(dir, 1000, address, []byte("none")); !errors.Is(err, errNoPage) {
-			t.Errorf("writeImage at %#x = %v, want errNoPage", address, err)
+		if err := WriteMemory(dir, 1000, address, []byte("none")); !errors.Is(err, ErrNoPage) {
+			t.Errorf("WriteMemory at %#x = %v, want ErrNoPage", address, err)
 		}
 	}
 }
