@@ -170,7 +170,7 @@ if [ $n = 1 ]; then
 fi
 echo end`)
 	for saves, want := range map[string]string{"1": "from 1\nstopped\nfrom 2\nend\n", "": "from 1\nend\n"} {
-		b, s, ready := setup(t), &stored{}, filepath.Join(writableForAll(t), "ready")
+		b, s, ready, steps := setup(t), &stored{}, filepath.Join(writableForAll(t), "ready"), steps
 		k := MessageKind("command")
 		k.Environment = map[string]string{"SAVES": saves, "READY": ready}
 		w := b.beginMessage(k, steps, nil, s)
