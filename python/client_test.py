@@ -18,6 +18,13 @@ def own_id(name):
     return f"{name}-{uuid.uuid4()}"
 
 
+def has_record(client, id):
+    try:
+        return client.status(id).status == "running"
+    except spotworker.NotFound:
+        return False
+
+
 class TestClient(unittest.TestCase):
     def setUp(self):
         self.client = spotworker.Client(connection_string=CONNECTION, name="python@desk")
@@ -61,6 +68,27 @@ class TestClient(unittest.TestCase):
         for other in (("echo", {"n": 2}), ("fails", {"n": 1})):
             with self.assertRaisesRegex(spotworker.OtherWork, id):
                 self.client.put(*other, id=id)
+
+    def test_again(self):
+        id = own_id("again")
+        large = "x" * 100_000
+        self.client.put("echo", large, id=id)
+        self.client.wait(id, PATIENCE)
+        for payload in (large, {"n": 2}):
+            self.assertEqual(self.client.put("echo", payload, id=id, again=True), id)
+            self.assertEqual(self.client.wait(id, PATIENCE).json(), payload)
+        self.assertEqual(self.client.put("fails", id=id, again=True), id)
+        with self.assertRaises(spotworker.Failed):
+            self.client.wait(id, PATIENCE)
+        running = self.client.put("forever", id=own_id("again-running"), again=True)
+        while not has_record(self.client, running):
+            time.sleep(0.05)
+        with self.assertRaises(spotworker.NotFinished):
+            self.client.put("forever", id=running, again=True)
+        self.client.cancel(running)
+        with self.assertRaisesRegex(ValueError, "id"):
+            self.client.put("echo", again=True)
+        print("ran-again", id)
 
     def test_inputs(self):
         id = own_id("inputs")

@@ -92,6 +92,10 @@ func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
 			name += " on " + line(r.Worker)
 		}
 		switch {
+		case r.Outcome == "again":
+			add(r.StartedAt, "open", "put again by "+line(r.Worker)+", to run from scratch")
+			waits = r.StartedAt
+			continue
 		case r.logged:
 			add(r.StartedAt, "run", name+" logs its first line")
 			add(r.EndedAt, "stop", fmt.Sprintf("last kept line of delivery %d", r.Delivery))
@@ -194,7 +198,7 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		if r.isLast && end.IsZero() && j.Status == client.StatusRunning {
 			end = b.To
 		}
-		if !end.IsZero() {
+		if !end.IsZero() && r.Outcome != "again" {
 			b.drawRun(&d, r, end)
 		}
 	}

@@ -44,6 +44,10 @@ _KIND = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}(?<!\.)\Z")
 _LAYOUT_AGE = 60.0  # seconds for which the number of queues is believed
 _CANCEL_AGE = datetime.timedelta(minutes=10)  # for which the control document lists a cancel
 _CANCELS = 1000  # that it lists at most
+_OF_A_RUN = frozenset(  # keys of a record that end with a run of the job, but for those that begin with state
+    "messageid failures failurestotal breaks peak failedby silentends earlyends charge interruptions paid nextwrite deadline estimate "
+    "movereason progressed layoutat layoutsize progress progresstext outputs outputfiles outputbytes claimedat endedat reason inputs "
+    "inputlist followups".split())
 
 
 class SpotworkerError(Exception):
@@ -55,7 +59,7 @@ class NotFound(SpotworkerError):
 
 
 class NotFinished(SpotworkerError):
-    """The job has no result yet."""
+    """The job has not ended: it has no result yet, and cannot be put again."""
 
 
 class Failed(SpotworkerError):
@@ -83,7 +87,8 @@ class Spec:
     The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; max_failures
     is how many failures in a row end the job, 1 for no second attempt; delay is how many seconds the
     job waits before its first run, 7 days at most. inputs are the files that
-    the job needs, as in docs/jobs.md.
+    the job needs, as in docs/jobs.md. With again a job that has ended under the id runs once more,
+    from scratch, also with another payload; one that waits or runs raises NotFinished.
     """
 
     kind: str
@@ -96,14 +101,15 @@ class Spec:
     max_failures: int = 0
     delay: int = 0
     inputs: Optional[List[Dict[str, str]]] = None
+    again: bool = False
 
 
 @dataclasses.dataclass
 class Put:
-    """What became of one job of put_many.
+    """The outcome of one put of put_many.
 
     status is the status of the record that the id had before: empty for a new job. A job that is
-    done, poison or cancelled was not put again.
+    done, poison or cancelled was not put, unless its spec says again.
     """
 
     spec: Spec
@@ -229,17 +235,19 @@ class Client:
         envelope, payload = _envelope(spec)
         id = envelope["id"]
         queue = self._queues.get_queue_client(_shard(self._queue, id, self._shards()))
-        status = ""
+        status, again = "", 0
         if spec.id is not None:
-            status = self._existing(id, spec, payload)
-            if status in FINAL:
+            status, again = (self._open_again if spec.again else self._existing)(id, spec, payload)
+            if status in FINAL and not spec.again:
                 return id, status
             if status:
                 envelope["resume"] = True
+            if again:
+                envelope["again"] = again
         text = _json(envelope)
         if len(text) > MESSAGE_BYTES - SPARE_BYTES and payload:
             digest = hashlib.sha256(payload).hexdigest()
-            self._blob("payloads", _path(id) + "/" + digest).upload_blob(payload, overwrite=True)
+            self._blob("payloads", _path(id) + "/" + digest + (f"-{again}" if again else "")).upload_blob(payload, overwrite=True)
             for field in ("payload", "payload_base64"):
                 envelope.pop(field, None)
             envelope["payload_ref"] = {"sha256": digest, "size": len(payload)}
@@ -250,17 +258,46 @@ class Client:
         queue.send_message(base64.b64encode(text).decode(), visibility_timeout=spec.delay, time_to_live=-1)
         return id, status
 
-    def _existing(self, id: str, spec: Spec, payload: bytes) -> str:
-        """The status of the record of an id, empty if there is none; an error if the job is another one."""
+    def _existing(self, id: str, spec: Spec, payload: bytes) -> Tuple[str, int]:
+        """The status of the record of an id, empty if there is none, and its key again; an error if the job is another one."""
         try:
-            properties = self._record(id).get_blob_properties()
-        except ResourceNotFoundError:
-            return ""
-        record = _keys(properties.metadata, id)
-        work = _work(payload, spec.inputs)
-        if record.get("kind", spec.kind) != spec.kind or record.get("payloadhash", work) != work:
+            record, _ = self._read(id)
+        except NotFound:
+            return "", 0
+        if not _is_of(record, spec, payload):
             raise OtherWork(f"job {id}: its record is of other work: kind {record.get('kind')}, {record.get('status')}")
-        return record.get("status", "")
+        return record.get("status", ""), int(record.get("again", "0"))
+
+    def _open_again(self, id: str, spec: Spec, payload: bytes) -> Tuple[str, int]:
+        """Opens the record of a job that has ended, for a new run; the status that it had, and its key again."""
+        again = 0
+
+        def change(record: Dict[str, str], _properties: Any) -> bool:
+            nonlocal again
+            again, generation = int(record.get("again", "0")), int(record.get("generation", "0"))
+            status = record.get("status", "")
+            if status == "open" and 0 < again == generation and _is_of(record, spec, payload):
+                return False  # a put that was cut short
+            if status not in FINAL:
+                raise NotFinished(f"job {id} is {status}: it runs again once it has ended")
+            runs = [entry for entry in record.get("runs", "").split(";") if entry]
+            name = urllib.parse.quote_plus(self._name)[:48].partition("%")[0]
+            if status == "done" and (not runs or not runs[-1].startswith(f"{generation},")):
+                begin, end = (_parse(record[key]).timestamp() * 1000 for key in ("claimedat", "endedat"))
+                worker = urllib.parse.quote_plus(urllib.parse.unquote(record.get("owner", "")))[:48]
+                runs.append(f"{generation},{begin:.0f},{max(1, end - begin):.0f},0,0,0,done,{worker}")
+            again = generation + 1
+            runs.append(f"{again},{_now().timestamp() * 1000:.0f},1,0,0,0,again,{name}")
+            for key in [k for k in record if k in _OF_A_RUN or k.startswith("state") and k != "status"]:
+                del record[key]
+            record.update(status="open", kind=spec.kind, payloadhash=_work(payload, spec.inputs), generation=str(again), again=str(again),
+                          runs=";".join(runs[-8:]))
+            return True
+
+        try:
+            return self._edit(id, change), again
+        except NotFound:
+            return "", 0
 
     def status(self, id: str) -> Job:
         """Reads the record of a job. NotFound means that no worker has taken it, or that there is no such job."""
@@ -306,12 +343,12 @@ class Client:
         def change(record: Dict[str, str], properties: Any) -> bool:
             if record.get("status") in FINAL:
                 return False
-            if record.get("status") == "running" and record.get("ledger", "") == record.get("generation"):
+            if record.get("status") == "running":
                 since = (_now() - properties.last_modified) / datetime.timedelta(milliseconds=1)  # its owner is alive until now
                 redone = int(record.get("redone", "0")) + max(0, min(int(record.get("nextwrite", "0")), int(since)))
                 record["redone"] = str(redone)
-            gone = ("nextwrite", "outputs", "outputfiles", "outputbytes")
-            for key in [k for k in record if k.startswith(("state", "previous")) and k != "status" or k in gone]:
+            gone = ("nextwrite", "outputs", "outputfiles", "outputbytes", "layoutat", "layoutsize")
+            for key in [k for k in record if k.startswith("state") and k != "status" or k in gone]:
                 del record[key]
             record.update(v="1", status="cancelled", reason=_text(reason, 1536), endedat=_time(_now(), milliseconds=True))
             return True
@@ -408,6 +445,8 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
     """The envelope of a job, and its payload as the handler gets it."""
     if not _KIND.match(spec.kind):
         raise ValueError(f"kind {spec.kind!r}: give 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+    if spec.again and spec.id is None:
+        raise ValueError("again runs the job of an id again: give its id")
     id = str(uuid.uuid4()) if spec.id is None else spec.id
     if not _ID.match(id):
         raise ValueError(f"job id {id!r}: give 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end")
@@ -447,6 +486,12 @@ def _work(payload: bytes, inputs: Optional[List[Dict[str, str]]]) -> str:
     if not inputs:
         return digest
     return hashlib.sha256(digest.encode() + b"\n" + _json(inputs)).hexdigest()
+
+
+def _is_of(record: Dict[str, str], spec: Spec, payload: bytes) -> bool:
+    """Whether a record is of the same work."""
+    work = _work(payload, spec.inputs)
+    return record.get("kind", spec.kind) == spec.kind and record.get("payloadhash", work) == work
 
 
 def _path(id: str) -> str:

@@ -36,9 +36,10 @@ const (
 	Cancelled   Outcome = "cancelled"   // the job was cancelled
 	Lost        Outcome = "lost"        // the worker died, or another one took over
 	Ended       Outcome = "ended"       // otherwise
+	Again       Outcome = "again"       // no delivery: the job's owner put it again, to run from scratch
 )
 
-var outcomes = []Outcome{Active, Done, Evicted, Interrupted, Failed, Poison, Cancelled, Lost, Ended}
+var outcomes = []Outcome{Active, Done, Evicted, Interrupted, Failed, Poison, Cancelled, Lost, Ended, Again}
 
 // Run is one delivery of a job.
 type Run struct {

@@ -86,10 +86,14 @@ func needsInWords(j client.Job) string {
 
 // claimsInWords says how often the job was claimed.
 func claimsInWords(j client.Job, now time.Time) string {
-	if j.Deliveries == 0 {
-		return "none yet"
+	since := ""
+	if j.Again > 0 {
+		since = " since it was put again"
 	}
-	return fmt.Sprintf("%d, the last %s", j.Deliveries, Moment(j.ClaimedAt, now))
+	if j.Deliveries == j.Again {
+		return "none yet" + since
+	}
+	return fmt.Sprintf("%d%s, the last %s", j.Deliveries-j.Again, since, Moment(j.ClaimedAt, now))
 }
 
 // shownInputs is how many inputs of a job are named.

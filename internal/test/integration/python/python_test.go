@@ -97,6 +97,16 @@ func testClient(t *testing.T, interpreter, connection string) {
 	t.Logf("client_test.py:\n%s", &output)
 
 	checkJobs(t, c)
+	_, ofAgain, _ := strings.Cut(output.String(), "ran-again ")
+	again, _, _ := strings.Cut(ofAgain, "\n")
+	j, err := c.Get(t.Context(), again)
+	var outcomes []string
+	for _, run := range j.Runs {
+		outcomes = append(outcomes, run.Outcome)
+	}
+	if want := []string{"done", "again", "done", "again", "done", "again", "poison"}; err != nil || !slices.Equal(outcomes, want) {
+		t.Errorf("job %s has the outcomes %q, %v, want %q", again, outcomes, err, want)
+	}
 	_, after, _ := strings.Cut(output.String(), "cancelled ")
 	id, _, _ := strings.Cut(after, "\n")
 	for end := time.Now().Add(5 * time.Minute); !forever.has(id); time.Sleep(100 * time.Millisecond) {
