@@ -172,13 +172,16 @@ type Run struct {
 	// Redone is the time whose progress was lost, so that the next delivery did the work again. It is an
 	// estimate after the outcome lost.
 	Redone time.Duration `json:"redone_seconds"`
+
+	// Error is why the delivery failed, in short; empty if it did not. [Job].Reason has the last one in full.
+	Error string `json:"error,omitzero"`
 }
 
 // runsOf returns the deliveries in a record.
 func runsOf(r checkpoint.Record) (all []Run) {
 	for _, run := range r.Runs.Runs() {
 		one := Run{Delivery: run.Delivery, Worker: run.Worker, StartedAt: run.Start, Outcome: string(run.Outcome), Checkpoints: run.Saves,
-			Redone: run.Redone}
+			Redone: run.Redone, Error: run.Error}
 		if run.Took > 0 {
 			one.EndedAt = run.Start.Add(run.Took)
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -168,6 +169,25 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 		return nil, fmt.Errorf("load payload of job %s: %w", e.ID, err)
 	}
 	return data, nil
+}
+
+// Start returns the first most bytes of the envelope's payload, and its size. Of a payload in a
+// blob the hash is not checked.
+func (p *Payloads) Start(ctx context.Context, e Envelope, most int64) (start []byte, size int64, err error) {
+	data, inline := e.Payload.Inline()
+	if inline {
+		return data[:min(int64(len(data)), most)], int64(len(data)), nil
+	}
+	ref := e.Payload.Ref()
+	body, err := p.blobs.Open(ctx, blobName(e.ID, ref, e.Again), "", 0)
+	if err == nil {
+		defer func() { _ = body.Close() }()
+		start, err = io.ReadAll(io.LimitReader(body, min(ref.Size, most)))
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("load payload of job %s: %w", e.ID, err)
+	}
+	return start, ref.Size, nil
 }
 
 // Find returns the payload of a job with those inputs by the hash and the number in its

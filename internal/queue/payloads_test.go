@@ -111,6 +111,10 @@ func TestPayloadOfALaterRun(t *testing.T) {
 					t.Errorf("Find of run %d = %+v, %t, %v, want %t", again, found, ok, err, want)
 				}
 			}
+			start, size, err := b.payloads.Start(t.Context(), later, 3)
+			if err != nil || string(start) != "fra" || size != 5 {
+				t.Errorf("Start = %q of %d, %v", start, size, err)
+			}
 			if data, err := b.payloads.Load(t.Context(), later); err != nil || string(data) != "frame" {
 				t.Errorf("Load = %q, %v, want it", data, err)
 			}

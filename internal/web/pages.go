@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/detail"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // page makes the page of an address. An unknown address has a page too, with status 404.
@@ -43,6 +44,8 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	case at.Path == "/jobs":
 		chosen := selectionOf(at.Query())
 		p.Name, p.Title, p.Tab, p.Body = "jobs", "Jobs", "jobs", s.window(p.view, chosen, at.Query())
+	case at.Path == "/waiting":
+		p.Name, p.Title, p.Tab, p.Body = "waiting", "Waiting", "jobs", s.waitingOf(ctx, p.view)
 	case at.Path == "/workers":
 		p.Name, p.Title, p.Tab, p.Body = "workers", "Workers", "workers", vmsOf(p.view)
 	case at.Path == "/poison":
@@ -123,7 +126,8 @@ func (p *page) Waiting() string {
 // Groups are the reasons of jobs that were dead-lettered.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
-		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages),
+		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: plaintext.Line(plaintext.Middle(g.Reason, listed)),
+			Jobs:    overview.Number(g.Messages),
 			Workers: g.Workers, First: g.First, Last: g.Last, Example: g.Example, Key: groupKey(g),
 			All: addressOfJobs(g.Kind, string(client.StatusPoison))})
 	}
@@ -181,7 +185,7 @@ func tilesOf(v view) []tile {
 	counts := v.Jobs.ByStatus
 	course := func(of func(sample) (float64, bool)) template.HTML { return spark(v.history, of) }
 	tiles := []tile{
-		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/jobs?status=open", Class: "wait",
+		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/waiting", Class: "wait",
 			Course: course(func(s sample) (float64, bool) { return float64(s.waiting), s.hasQueues })},
 		{Label: "Running", Value: overview.Number(counts[client.StatusRunning]), Note: "by the records",
 			Address: "/jobs?status=running", Class: "run",
@@ -304,7 +308,7 @@ func (s *state) rowOf(j client.Job, index int) jobRow {
 	}
 	r.HasProgress = r.Percent != ""
 	if j.Status != client.StatusRunning && j.Reason != "" {
-		r.Report = line(j.Reason)
+		r.Report = line(overview.LastLine(j.Reason))
 	}
 	if left, ok := j.TimeLeft(); ok {
 		r.Left = "~" + overview.Span(left)

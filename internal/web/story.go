@@ -169,6 +169,9 @@ func (b *oneJob) end(j client.Job, r run, add func(at time.Time, class, what str
 		}
 		what += fmt.Sprintf("; %s%s of its work is not in a checkpoint and is done again", about, overview.Span(r.Redone))
 	}
+	if r.Error != "" {
+		what += ": " + line(r.Error)
+	}
 	at := r.EndedAt
 	if r.isLast && r.Outcome == string(j.Status) && !j.EndedAt.IsZero() {
 		at = j.EndedAt
