@@ -216,6 +216,7 @@ func (s *Server) handler() http.Handler {
 	if s.config.AllowChanges {
 		mux.HandleFunc("GET /change", s.asked)
 		mux.HandleFunc("POST /change", s.make)
+		mux.HandleFunc("POST /ask", s.askedOfRows)
 		mux.HandleFunc("POST /put", s.put)
 	}
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/overview"
 )
 
 // waitingReader reads the front of the queues, once for all tabs that show it.
@@ -35,27 +34,14 @@ func (r *waitingReader) read(ctx context.Context) ([]client.Waiting, error) {
 
 // waiting is the body of the page of waiting jobs.
 type waiting struct {
-	Rows  []waitingRow
-	About int // jobs that wait on all queues
-	Err   string
+	Rows []client.Waiting
+	Err  string
 }
 
-// waitingRow is a job at the front of a queue.
-type waitingRow struct {
-	Place, Claimed          int
-	ID, Kind, Queue, Waited string
-	Address, Jobs           string
-}
-
-func (s *Server) waitingOf(ctx context.Context, v view) (b waiting) {
-	found, err := s.waiting.read(ctx)
-	if err != nil {
+func (s *Server) waitingOf(ctx context.Context) (b waiting) {
+	var err error
+	if b.Rows, err = s.waiting.read(ctx); err != nil {
 		b.Err = line(s.config.Explain(err))
-	}
-	b.About = v.Waiting()
-	for _, w := range found {
-		b.Rows = append(b.Rows, waitingRow{Place: w.Place, Claimed: w.Deliveries, ID: line(w.ID), Kind: line(w.Kind), Queue: line(w.Queue),
-			Waited: overview.Span(w.Waited), Address: addressOf(w.ID), Jobs: addressOfJobs(w.Kind)})
 	}
 	return b
 }
