@@ -64,7 +64,7 @@ func (f *following) follow(ctx context.Context) (client.Outcome, error) {
 	ticker, explain := time.NewTicker(pollLog), time.NewTimer(waitForWorker)
 	defer ticker.Stop()
 	defer explain.Stop()
-	cancelled := ctx.Done()
+	cancelled, reading := ctx.Done(), ctx // Ctrl-C does not wait for a read that is not answered
 	for {
 		select {
 		case a := <-ended:
@@ -77,13 +77,13 @@ func (f *following) follow(ctx context.Context) (client.Outcome, error) {
 		case <-explain.C:
 			f.explain()
 		case <-ticker.C:
-			if log, err := f.client.Live(waiting, f.put.ID); err == nil { // the wait reports an outage
+			if log, err := f.client.Live(reading, f.put.ID); err == nil { // the wait reports an outage
 				if err := f.print(ofThisRun(log)); err != nil {
 					return client.Outcome{}, err
 				}
 			}
 		case <-cancelled:
-			cancelled = nil
+			cancelled, reading = nil, waiting
 			if err := f.cancel(ctx); err != nil {
 				return client.Outcome{}, err
 			}
