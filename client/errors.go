@@ -25,8 +25,8 @@ var (
 	// deployment has no job with the id.
 	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, or there is no such job in this deployment")
 
-	// ErrNotFinished means that the job has not ended, so that it has no result yet.
-	ErrNotFinished = errors.New("the job has not ended")
+	// ErrNotFinished means that the job has not ended: it has no result yet, and cannot be put again.
+	ErrNotFinished = checkpoint.ErrNotEnded
 
 	// ErrPoison means that the job was dead-lettered. The error is an [*EndedError] with the
 	// reason.

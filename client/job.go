@@ -54,7 +54,11 @@ type Job struct {
 	// Owner is the worker, or the operator, that wrote the record last.
 	Owner string `json:"owner,omitzero"`
 
-	// Deliveries is how often a worker claimed the job. Interruptions counts the times that a
+	// Again is the value of Deliveries when the job was last put again ([PutOptions]), 0 if it
+	// never was. The numbers below, but for Deliveries and Cost, count from there.
+	Again int `json:"again,omitzero"`
+
+	// Deliveries is how often a worker claimed the job, or it was put again. Interruptions counts the times that a
 	// worker handed the job over, because its VM was evicted or it was stopped.
 	Deliveries    int `json:"deliveries"`
 	Interruptions int `json:"interruptions"`
@@ -157,7 +161,8 @@ type Run struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 
 	// Outcome is done, evicted, interrupted (by a drain, a stop or a break), failed, poison, cancelled,
-	// lost (the worker died, or an operator took the job from it) or ended; empty while it runs.
+	// lost (the worker died, or an operator took the job from it) or ended; empty while it runs. It is
+	// again for an entry that is no delivery: Worker put the job again, to run from scratch.
 	Outcome string `json:"outcome,omitzero"`
 
 	// Checkpoints counts the states that were recorded, the last one at CheckpointAt.
@@ -167,13 +172,16 @@ type Run struct {
 	// Redone is the time whose progress was lost, so that the next delivery did the work again. It is an
 	// estimate after the outcome lost.
 	Redone time.Duration `json:"redone_seconds"`
+
+	// Error is why the delivery failed, in short; empty if it did not. [Job].Reason has the last one in full.
+	Error string `json:"error,omitzero"`
 }
 
 // runsOf returns the deliveries in a record.
 func runsOf(r checkpoint.Record) (all []Run) {
 	for _, run := range r.Runs.Runs() {
 		one := Run{Delivery: run.Delivery, Worker: run.Worker, StartedAt: run.Start, Outcome: string(run.Outcome), Checkpoints: run.Saves,
-			Redone: run.Redone}
+			Redone: run.Redone, Error: run.Error}
 		if run.Took > 0 {
 			one.EndedAt = run.Start.Add(run.Took)
 		}
@@ -220,7 +228,7 @@ func jobOf(r checkpoint.Record) Job {
 	j := Job{
 		ID: r.ID, Kind: r.Kind, Group: r.Group, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
-		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
+		Deliveries: r.Generation, Again: r.Again, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate,
 		MoveReason: r.MoveReason, Cost: costOf(r), WorkSHA256: r.PayloadHash,
 		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,

@@ -60,7 +60,7 @@ func atSpeed(took time.Duration, part, rest float64) time.Duration {
 // ranFor returns how long handlers took for the recorded fraction. A job without a state began
 // again with its last claim: the run times of its earlier deliveries do not count.
 func (j Job) ranFor() time.Duration {
-	if j.StateSize > 0 || j.Deliveries <= 1 || j.ClaimedAt.IsZero() {
+	if j.StateSize > 0 || j.Deliveries-j.Again <= 1 || j.ClaimedAt.IsZero() {
 		return j.RunTime
 	}
 	return min(j.RunTime, max(j.UpdatedAt.Sub(j.ClaimedAt), 0))
@@ -87,12 +87,12 @@ const shortTerm = 10
 // outlook judges a job that has not ended. The time is the storage service's. A job that
 // moved to VMs of regular priority is no longer interrupted.
 func (j Job) outlook() deadline.Verdict {
-	if j.Status == StatusOpen && j.Deliveries == 0 && j.Group != "" {
+	if j.Status == StatusOpen && j.Deliveries == j.Again && (j.Again > 0 || j.Group != "") {
 		return deadline.Verdict{} // no worker has claimed it: like a job that has no record yet
 	}
 	known := deadline.Job{
 		Now: j.ReadAt, Deadline: j.Deadline, Began: j.CreatedAt, Estimate: j.Estimate, RunTime: j.RunTime, Fraction: j.Fraction,
-		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.TotalFailures, 0),
+		HasState: j.StateSize > 0, Losses: max(j.Deliveries-j.Again-j.TotalFailures, 0),
 	}
 	changeover := min(deadline.DefaultChangeover, j.Deadline.Sub(j.CreatedAt)/shortTerm)
 	switch j.Status {

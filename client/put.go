@@ -139,7 +139,7 @@ type PutResult struct {
 	ID, Kind, Where string
 
 	// Found is the status of the record that the job had before; empty if it had none, or
-	// if the record was not read.
+	// if the record was not read. It is open if a put of a job that runs again was cut short.
 	Found Status
 
 	// Skipped says that nothing was put, because the job has ended.
@@ -191,6 +191,12 @@ type PutOptions struct {
 	// called for each job in order, before its record is read: with the ids of one
 	// [Client.List], it spares those reads.
 	Skip func(id string) (found Status, skip bool)
+
+	// Again lets jobs with an id of their own run again that have ended: from scratch, with the
+	// given payload, which may be another one. Their results are gone, and their outcomes stay in
+	// [Job].Runs. The error of a job that waits or runs is [ErrNotFinished]. It costs two calls
+	// more for each, or one if there is no record.
+	Again bool
 
 	// TakeOver lets jobs that are recorded as running start again at once: their worker
 	// is known to be dead. A worker that is alive loses its unsaved progress.
@@ -255,8 +261,8 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
 		Queue: c.stores.Jobs, ReadQueues: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
-		Parallel: c.parallel, Refused: c.refused.Load, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
-		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
+		Parallel: c.parallel, Refused: c.refused.Load, TakeOver: o.TakeOver, Again: o.Again, CheckIDs: !o.NoCheck,
+		DryRun: o.DryRun, Name: c.name, Tracer: c.tracer, KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
 	if o.Unchecked != nil {
 		p.Unchecked = func(err error) { o.Unchecked(c.readable(err, toRead)) }

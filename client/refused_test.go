@@ -102,6 +102,7 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 		"Workers":    func(ctx context.Context) error { _, err := b.Workers(ctx); return err },
 		"Worker":     func(ctx context.Context) error { _, err := b.Worker(ctx, "w-1"); return err },
 		"Waited":     func(ctx context.Context) error { _, err := b.Waited(ctx, b.stores.Names.Queue); return err },
+		"Waiting":    func(ctx context.Context) error { _, err := b.Waiting(ctx); return err },
 		"Queues":     func(ctx context.Context) error { _, err := b.Queues(ctx); return err },
 		"Put":        func(ctx context.Context) error { _, err := b.Put(ctx, Spec{ID: "new", Kind: "k"}); return err },
 		"PutMany": func(ctx context.Context) error {

@@ -333,9 +333,6 @@ func activityOf(r activity.Report) *Activity {
 	return a
 }
 
-// frontWait is how long to wait for the message at the front of a queue.
-const frontWait = 15 * time.Second
-
 // Waited returns for how long the message at the front of one of the deployment's queues
 // has been there, in one call; 0 if none is visible. name is the name of a [Queue].
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {

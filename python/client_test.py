@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import tempfile
 import time
 import unittest
 import uuid
@@ -16,6 +17,13 @@ PATIENCE = 300.0
 
 def own_id(name):
     return f"{name}-{uuid.uuid4()}"
+
+
+def has_record(client, id):
+    try:
+        return client.status(id).status == "running"
+    except spotworker.NotFound:
+        return False
 
 
 class TestClient(unittest.TestCase):
@@ -62,6 +70,27 @@ class TestClient(unittest.TestCase):
             with self.assertRaisesRegex(spotworker.OtherWork, id):
                 self.client.put(*other, id=id)
 
+    def test_again(self):
+        id = own_id("again")
+        large = "x" * 100_000
+        self.client.put("echo", large, id=id)
+        self.client.wait(id, PATIENCE)
+        for payload in (large, {"n": 2}):
+            self.assertEqual(self.client.put("echo", payload, id=id, again=True), id)
+            self.assertEqual(self.client.wait(id, PATIENCE).json(), payload)
+        self.assertEqual(self.client.put("fails", id=id, again=True), id)
+        with self.assertRaises(spotworker.Failed):
+            self.client.wait(id, PATIENCE)
+        running = self.client.put("forever", id=own_id("again-running"), again=True)
+        while not has_record(self.client, running):
+            time.sleep(0.05)
+        with self.assertRaises(spotworker.NotFinished):
+            self.client.put("forever", id=running, again=True)
+        self.client.cancel(running)
+        with self.assertRaisesRegex(ValueError, "id"):
+            self.client.put("echo", again=True)
+        print("ran-again", id)
+
     def test_inputs(self):
         id = own_id("inputs")
         inputs = [{"container": "data", "blob": "größe 1.csv"}]
@@ -70,6 +99,54 @@ class TestClient(unittest.TestCase):
         self.assertEqual(self.client.put("files", id=id, inputs=inputs), id)
         with self.assertRaises(spotworker.OtherWork):
             self.client.put("files", id=id, inputs=inputs[:0])
+
+    def test_create_and_upload(self):
+        other = spotworker.Client(connection_string=CONNECTION, prefix="made")
+        for _ in range(2):
+            other.create()
+        other.put("echo", id="waits")
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "sub"))
+            for name in ("a.csv", "sub/b.csv"):
+                with open(os.path.join(folder, name), "w") as file:
+                    file.write(name)
+            one = self.client.upload(os.path.join(folder, "a.csv"), "uploads")
+            self.assertEqual(self.client.upload(b"a.csv", "uploads", "a.csv"), one)  # the same bytes
+            with self.assertRaises(FileExistsError):
+                self.client.upload(b"other", "uploads", "a.csv")
+            inputs = [dict(one[0], to="one.csv")] + self.client.upload(folder, "uploads", "folder")
+        id = self.client.put("files", inputs=inputs)
+        self.assertEqual(self.client.wait(id, PATIENCE).json(), {"one.csv": "a.csv", "a.csv": "a.csv", "sub/b.csv": "sub/b.csv"})
+        with self.assertRaises(ValueError):
+            self.client.upload(b"x", "spotworker-jobs", "x")
+
+    def test_groups(self):
+        group, ids = own_id("group")[:30].rstrip("-"), [own_id(f"grouped-{n}") for n in range(3)]
+        for n, id in enumerate(ids):
+            self.client.put("echo", n, id=id, group=group)
+        with self.assertRaises(spotworker.OtherGroup):
+            self.client.put("echo", 0, id=ids[0], group="another")
+        outcomes = dict(self.client.wait_many(ids, PATIENCE))
+        self.assertEqual({id: int(result) for id, result in outcomes.items()}, {id: n for n, id in enumerate(ids)})
+        self.assertEqual(sorted(job.id for job in self.client.list(group=group, status="done")), sorted(ids))
+        self.assertEqual([job.id for job in self.client.list(ids[1], kind="echo")], [ids[1]])
+        self.client.put("fails", id=ids[0] + "x", group=group)
+        many = dict(self.client.wait_many(ids + [ids[0] + "x"] + [self.client.put("echo", n) for n in range(40)], PATIENCE))
+        self.assertEqual((len(many), type(many[ids[0] + "x"])), (44, spotworker.Failed))
+        with self.assertRaises(TimeoutError):
+            list(self.client.wait_many([own_id("none")], timeout=0.1))
+
+    def test_outputs_and_logs(self):
+        id = self.client.put("stores")
+        self.client.wait(id, PATIENCE)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual([(o.path, o.size) for o in self.client.download(id, folder)], [("a.txt", 7), ("sub/b.txt", 0)])
+            with open(os.path.join(folder, "a.txt"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "größe")
+        lines = self.client.logs(id)
+        self.assertEqual((lines[0].delivery, lines[0].number, lines[0].source, lines[0].text), (1, 1, "info", "größer\\als\nlog n=0"))
+        self.assertEqual([line.number for line in lines[-2:]], [199, 200])
+        self.assertEqual(self.client.outputs(self.client.put("echo", id=own_id("no-record"), group="g")), [])
 
     def test_put_many(self):
         specs = [spotworker.Spec("echo", n, id=own_id(f"many-{n}")) for n in range(60)] + [spotworker.Spec("no kind!", 1)]
@@ -147,6 +224,12 @@ class TestClient(unittest.TestCase):
             "NaN": lambda: self.client.put("echo", float("nan")),
             "payload": lambda: self.client.put("echo", b"x" * ((64 << 20) + 1)),
             "fields": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x" * 900}] * 60),
+            "unknown field": lambda: self.client.put("files", inputs=[{"container": "data", "blobs": "x"}]),
+            "no container": lambda: self.client.put("files", inputs=[{"blob": "x"}]),
+            "two names": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x", "prefix": "y"}]),
+            "etag": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x", "etag": "0x8"}]),
+            "to": lambda: self.client.put("files", inputs=[{"container": "data", "blob": "x", "to": "../x"}]),
+            "group": lambda: self.client.put("echo", 1, group="a b"),
             "status": lambda: self.client.status("a/b"),
             "empty account": lambda: spotworker.Client("", connection_string=CONNECTION),
             "empty name": lambda: spotworker.Client(connection_string=CONNECTION, name=""),

@@ -51,7 +51,7 @@ func (d *digestsCommand) run(ctx context.Context, s *session) error {
 			if found.Group != s.flags.Group && s.flags.Group != "" {
 				return "", false // the put says that the job is in another group
 			}
-			return found.Status, found.Status.Ended() || found.Status != "" && !s.flags.TakeOver
+			return found.Status, found.Status.Ended() && !s.flags.Again || found.Status != "" && !found.Status.Ended() && !s.flags.TakeOver
 		}
 	}
 	jobs := producer.Digests(ctx, stores.Account.Container(d.Container), d.Container, d.NamePrefix, s.flags.defaults())

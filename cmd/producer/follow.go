@@ -47,7 +47,10 @@ func (f *following) follow(ctx context.Context) (client.Outcome, error) {
 	}
 	ended, seen := make(chan answer, 1), make(chan struct{}, 1)
 	go func() {
-		progress := func(client.Job) {
+		progress := func(j client.Job) {
+			if j.Deliveries == j.Again {
+				return
+			}
 			select {
 			case seen <- struct{}{}:
 			default:
@@ -61,7 +64,7 @@ func (f *following) follow(ctx context.Context) (client.Outcome, error) {
 	ticker, explain := time.NewTicker(pollLog), time.NewTimer(waitForWorker)
 	defer ticker.Stop()
 	defer explain.Stop()
-	cancelled := ctx.Done()
+	cancelled, reading := ctx.Done(), ctx // Ctrl-C does not wait for a read that is not answered
 	for {
 		select {
 		case a := <-ended:
@@ -74,13 +77,13 @@ func (f *following) follow(ctx context.Context) (client.Outcome, error) {
 		case <-explain.C:
 			f.explain()
 		case <-ticker.C:
-			if log, err := f.client.Live(waiting, f.put.ID); err == nil { // the wait reports an outage
-				if err := f.print(log); err != nil {
+			if log, err := f.client.Live(reading, f.put.ID); err == nil { // the wait reports an outage
+				if err := f.print(ofThisRun(log)); err != nil {
 					return client.Outcome{}, err
 				}
 			}
 		case <-cancelled:
-			cancelled = nil
+			cancelled, reading = nil, waiting
 			if err := f.cancel(ctx); err != nil {
 				return client.Outcome{}, err
 			}
@@ -94,6 +97,14 @@ func (f *following) explain() {
 		f.report.note("job %s waits: %s. Start a worker with --commands, or bin/lab up --workers 1 --commands; Ctrl-C cancels the job", f.put.ID,
 			plaintext.Line(f.unknown.Error()))
 	}
+}
+
+// ofThisRun returns the log of a job without the lines from before it was put again.
+func ofThisRun(log client.Log) client.Log {
+	if again := log.Job.Again; again > 0 {
+		log.Lines = slices.DeleteFunc(log.Lines, func(l client.LogLine) bool { return l.Delivery <= again })
+	}
+	return log
 }
 
 // print prints the lines of a log that were not printed yet. Lines of the standard output go to
@@ -140,6 +151,7 @@ func (f *following) printRest(ctx context.Context, ended client.Outcome) error {
 	if err != nil && !errors.Is(err, client.ErrNotFound) {
 		f.report.note("the log of job %s cannot be read: %v", f.put.ID, err)
 	}
+	log = ofThisRun(log)
 	if err := f.print(log); err != nil {
 		return err
 	}

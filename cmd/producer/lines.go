@@ -65,7 +65,7 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 	return s.put(ctx, deployment, source{
 		jobs: specs(read(in)), total: total,
 		resumeHint: "lines that have an id can be put again, the others only after that place",
-	}, s.options(c.Check || s.flags.TakeOver))
+	}, s.options(c.Check || s.flags.TakeOver || s.flags.Again))
 }
 
 // lookAhead reads the input a first time if that is possible and useful, to check or

@@ -44,9 +44,10 @@ kept. So after an interruption the same input can be put again, if the ids are
 its own.
 
 Put and lines read the record of each given id before they put its job
-(--no-check does not). A job that has ended is skipped. One that is waiting or
-running gets one more message, which resumes it if the earlier one was lost. An
-id that stands for other work fails.
+(--no-check does not). A job that has ended is skipped; with --again it runs
+once more, from scratch. One that is waiting or running gets one more message,
+which resumes it if the earlier one was lost. An id that stands for other work
+fails.
 
 With --wait the program waits until the jobs have ended, including those that
 were put or done before. Each result is printed when it is available: the id, a
@@ -127,6 +128,7 @@ type flags struct {
 	Group      string        `help:"${about_group}" group:"Jobs" placeholder:"NAME" env:"-"`
 	OnDemand   bool          `help:"${about_on_demand}" group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"${about_take_over}" group:"Jobs" env:"-"`
+	Again      bool          `help:"${about_again}" group:"Jobs" env:"-"`
 	KnownKinds bool          `help:"${about_known_kinds}" group:"Jobs" env:"-"`
 	DryRun     bool          `help:"Read and check everything, print what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 
@@ -210,6 +212,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
 	case f.checkJobs() != nil:
 		err = f.checkJobs()
+	case f.Again && f.TakeOver:
+		err = errors.New("--again is for jobs that have ended, --take-over for running ones: leave one of them out")
 	case f.DryRun && f.Wait:
 		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
 	case f.WaitTimeout < 0:

@@ -58,7 +58,7 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	var failed *client.PutResult
-	options := s.options(c.Check || s.flags.TakeOver)
+	options := s.options(c.Check || s.flags.TakeOver || s.flags.Again)
 	report := options.Report
 	options.Report = func(r client.PutResult) error {
 		if r.Err == nil {
@@ -90,6 +90,9 @@ func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
 		}
 	}
 	err := c.check(&job)
+	if err == nil {
+		err = s.checkAgain(c.ID)
+	}
 	if err != nil {
 		return client.Spec{}, err
 	}

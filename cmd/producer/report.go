@@ -58,13 +58,17 @@ func (r *report) put(result client.PutResult) error {
 func (r *report) enqueued(j client.PutResult) error {
 	found := j.Found
 	r.screen.step()
-	r.sum.Found.count(found)
+	if !found.Ended() { // one that has ended runs again
+		r.sum.Found.count(found)
+	}
 	r.warn(j)
 	switch {
 	case r.json:
 		return r.printLine(enqueuedLine(j, r.dryRun))
 	case r.dryRun:
 		return r.screen.printOut(r.plan(j))
+	case found.Ended():
+		r.note("job %s was %s; it runs again, from scratch", j.ID, found)
 	case found == client.StatusRunning && r.takeOver:
 		r.note("job %s was running; the next worker may start it now", j.ID)
 	case found != "" && !r.takeOver:
@@ -108,6 +112,8 @@ func (r *report) plan(j client.PutResult) string {
 		text += fmt.Sprintf("\tin %s", j.Delay)
 	}
 	switch {
+	case found.Ended():
+		text += "\tagain, it was " + string(found)
 	case found == client.StatusRunning && r.takeOver:
 		text += "\ttaken over"
 	case found != "" && !r.takeOver:

@@ -169,6 +169,9 @@ func (c *runCommand) job(s *session) (client.Spec, error) {
 	case c.Detach && c.Fetch != "":
 		return job, errors.New("--detach does not wait for outputs that --fetch could download: leave one of them out")
 	}
+	if err := s.checkAgain(c.ID); err != nil {
+		return job, err
+	}
 	if err := c.command(&job, c.Argv); err != nil {
 		return job, err
 	}

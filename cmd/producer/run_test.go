@@ -98,6 +98,30 @@ func awaitThat(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// TestRunAgain: a command that runs again under its id prints what it prints now, and nothing of before.
+func TestRunAgain(t *testing.T) {
+	p := newPlace(t)
+	p.worker("spot_1")
+	for i, row := range []struct {
+		args []string
+		out  string
+		code int
+	}{
+		{[]string{"echo one; echo log one >&2"}, "one\n", 0},
+		{[]string{"echo two; echo log two >&2; exit 4"}, "two\n", 4},
+		{[]string{"echo three; echo log three >&2"}, "three\n", 0},
+	} {
+		got := produce(append([]string{"run", "--again", "--id", "x", "--", "sh", "-c"}, row.args...)...)
+		logs := strings.Count(got.err, "\nlog ") + strings.Count(got.err[:min(4, len(got.err))], "log ")
+		if got.out != row.out || got.code != row.code || logs != 1 {
+			t.Errorf("run %d = %+v, want %+v and its log alone", i+1, got, row)
+		}
+	}
+	if got := produce("run", "--id", "x", "--", "sh", "-c", "echo three; echo log three >&2"); got.out != "three\n" || got.code != 0 {
+		t.Errorf("without --again: %+v, want the outcome of the last run", got)
+	}
+}
+
 // TestRunEvicted: a command that is evicted in the middle resumes on another VM. Its standard
 // output is printed once, and its exit code returned.
 func TestRunEvicted(t *testing.T) {

@@ -109,9 +109,17 @@ func (s *session) options(check bool) client.PutOptions {
 		s.report.sum.Found = &found{}
 	}
 	return client.PutOptions{
-		NoCheck: !check, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Report: s.report.put, Unchecked: s.report.unchecked,
-		UnknownKind: s.report.unknownKind, KnownKinds: s.flags.KnownKinds,
+		NoCheck: !check, TakeOver: s.flags.TakeOver, Again: s.flags.Again, DryRun: s.flags.DryRun,
+		Report: s.report.put, Unchecked: s.report.unchecked, UnknownKind: s.report.unknownKind, KnownKinds: s.flags.KnownKinds,
 	}
+}
+
+// checkAgain returns an error if --again is given without the id of a job.
+func (s *session) checkAgain(id string) error {
+	if s.flags.Again && id == "" {
+		return errors.New("--again runs the job of an id again: give its --id")
+	}
+	return nil
 }
 
 // name is recorded as the last writer of records that are reopened.
@@ -152,7 +160,7 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 	}
 	if n := s.report.sum.Found.withoutResult(); n > 0 && !s.flags.Wait {
 		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison "+
-			"replay), or put them under another id", n))
+			"replay), or run them from scratch with --again", n))
 	}
 	if s.flags.Wait {
 		err = both(err, w.run(ctx))

@@ -9,7 +9,7 @@ func (*flags) HelpTexts() cli.Texts { return texts }
 var texts = cli.Texts{
 	"about_digests_container": "Container of the blobs to hash. Workers must be allowed to read it: their --data-container.",
 
-	"about_run_id":      "Id of the job. Default: a new UUIDv7. A command that has ended is not run again: its outcome is printed.",
+	"about_run_id":      "Id of the job. Default: a new UUIDv7. Of a command that has ended the outcome is printed; --again runs it again.",
 	"about_run_fetch":   "Folder for the outputs: what the command left in its folder output, and the files of --outputs.",
 	"about_run_detach":  "Print the id of the job and end, without waiting for it.",
 	"about_run_kind":    "Kind of the job: command, or a kind of the workers' kinds file with \"command\": \"message\".",
@@ -38,6 +38,8 @@ var texts = cli.Texts{
 	"about_on_demand": "Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not " +
 		"evicted.",
 	"about_take_over": "Let jobs that are recorded as running start again at once: their worker is known to be dead.",
+	"about_again": "Run a job of a given id that has ended again, from scratch, maybe with another payload; its result is " +
+		"replaced. One that waits or runs is an error.",
 	"about_known_kinds": "Enqueue no job of a kind that no live worker has, by the workers' heartbeats. Without it there is a " +
 		"warning for each such kind, since a worker may come later.",
 	"about_queue_shards": "Over how many queues jobs are put, where the identity may not read that from the queue. 0: as many " +

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/detail"
+	"github.com/spotworker/spotworker/internal/overview/table"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -54,6 +56,7 @@ type jobsCommand struct {
 	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
 	Count   bool          `help:"Print how many jobs there are of each status, and no job." env:"-"`
 	AtRisk  bool          `help:"Only jobs that may miss their deadline, or cannot meet it any more." env:"-"`
+	Waiting bool          `help:"${about_jobs_waiting}" env:"-"`
 	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"10m" env:"-"`
 }
 
@@ -61,7 +64,7 @@ type jobsCommand struct {
 func (*jobsCommand) Help() string {
 	return `Lists the jobs that have a record: all that a worker has claimed once, and all jobs of groups,
 as long as records are kept. Another job that waits for its first worker is on the queue alone, which
-cannot be searched.
+cannot be searched: --waiting lists the jobs at the front of each queue, 32 at most, with their places.
 
 It costs one call for each 5,000 records of the deployment, whatever is selected.`
 }
@@ -76,6 +79,9 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
+	if c.Waiting {
+		return c.waiting(ctx, s, deployment)
+	}
 	jobs, err := s.find(ctx, deployment, &c.selection)
 	if err != nil {
 		return err
@@ -90,6 +96,49 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 		return nil
 	}
 	return c.print(s.printer, jobs)
+}
+
+// waiting prints the jobs at the front of the queues.
+func (c *jobsCommand) waiting(ctx context.Context, s *session, deployment *client.Client) error {
+	if len(c.Status) > 0 || c.Newer > 0 || c.Older > 0 || c.Count || c.AtRisk {
+		return &cli.ConfigError{Err: errors.New("--waiting shows messages: only --kind, --group and --prefix-id narrow it")}
+	}
+	jobs, err := deployment.Waiting(ctx)
+	if err != nil {
+		return err
+	}
+	seen := len(jobs)
+	jobs = slices.DeleteFunc(jobs, func(w client.Waiting) bool {
+		return c.Kind != "" && w.Kind != c.Kind || c.Group != "" && w.Group != c.Group || !strings.HasPrefix(w.ID, c.IDs)
+	})
+	if s.printer.json {
+		for _, w := range jobs {
+			if err := s.printer.line(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := table.New(
+		table.Column{Name: "PLACE", Right: true}, table.Column{Name: "JOB", Least: 12}, table.Column{Name: "KIND", Drop: 1, Least: 6},
+		table.Column{Name: "WAITED", Right: true}, table.Column{Name: "CLAIMED", Right: true, Drop: 3},
+		table.Column{Name: "QUEUE", Drop: 2, Least: 8},
+	)
+	for _, w := range jobs {
+		t.Add(strconv.Itoa(w.Place), w.ID, w.Kind, overview.Span(w.Waited), strconv.Itoa(w.Deliveries), w.Queue)
+	}
+	if t.Len() > 0 {
+		if err := s.printer.lines(t.Lines(s.printer.width)); err != nil {
+			return err
+		}
+	}
+	queues, err := deployment.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	s.printer.note("%d of the %d at the front of the queues; these have about %s messages with those that workers have", len(jobs), seen,
+		overview.Number(queues.Jobs.Messages+queues.OnDemand.Messages))
+	return nil
 }
 
 // print prints the selected jobs, or how many there are.
@@ -225,7 +274,8 @@ func (*jobCommand) Help() string {
 interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. For
 a running job it also shows the progress in its worker's last heartbeat, which is written every 15 s
 and may be newer. For a job that waits it shows what it waits for, by the heartbeats of all workers.
-It costs one call, and one more for a job that runs or waits.`
+The start of its payload is shown while that is in a blob, or in a message at the front of a queue.
+It costs one call, and up to four more for a job that has not ended well.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
@@ -248,7 +298,14 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 			waits = overview.WaitsFor(log.Job, workers)
 		}
 	}
-	return s.printer.job(log, waits)
+	payload, ok, err := deployment.PayloadStart(ctx, log.Job)
+	if err != nil {
+		s.printer.note("the payload cannot be read: %v", err)
+	}
+	if !ok {
+		payload.Size = -1
+	}
+	return s.printer.job(log, waits, payload)
 }
 
 // mayLackWorker returns the error that a job has no record, with the kinds of jobs that no
@@ -267,16 +324,24 @@ func mayLackWorker(ctx context.Context, deployment *client.Client, notFound erro
 	return notFound
 }
 
-// job prints a job with the end of its log.
-func (p *printer) job(log client.Log, waitsFor string) error {
+// job prints a job with the start of its payload, of the size -1 if that is not known, and the end of its log.
+func (p *printer) job(log client.Log, waitsFor string, payload client.PayloadStart) error {
 	if p.json {
 		var more struct {
 			WaitsFor string           `json:"waits_for,omitempty"`
+			Payload  *string          `json:"payload_start,omitempty"`
+			Size     *int64           `json:"payload_bytes,omitempty"`
 			LogEnd   []client.LogLine `json:"log_end,omitempty"`
+		}
+		if payload.Size >= 0 {
+			more.Size = &payload.Size
+		}
+		if text, ok := detail.Text(payload); ok {
+			more.Payload = &text
 		}
 		more.WaitsFor, more.LogEnd = waitsFor, log.Lines
 		return p.line(log.Job, more)
 	}
 	rows := append(detail.JobRows(log.Job, time.Now()), rowsOfLog(log)...)
-	return p.pairs(slices.Insert(rows, 3, [2]string{"waits for", plaintext.Line(waitsFor)}))
+	return p.pairs(slices.Insert(rows, 3, [2]string{"waits for", plaintext.Line(waitsFor)}, [2]string{"payload", detail.Payload(payload)}))
 }

@@ -90,8 +90,12 @@ func TestLogJSON(t *testing.T) {
 		log := &logPrinter{printer: p}
 		return log.print(lines)
 	})
-	checkJSON(t, "job.jsonl", func(p *printer) error { return p.job(client.Log{Job: fullJob(), Lines: lines}, "a worker") })
-	checkJSON(t, "job-without-log.jsonl", func(p *printer) error { return p.job(client.Log{Job: client.Job{ID: "a"}}, "") })
+	checkJSON(t, "job.jsonl", func(p *printer) error {
+		return p.job(client.Log{Job: fullJob(), Lines: lines}, "a worker", client.PayloadStart{Start: []byte(`{"n":1}`), Size: 7})
+	})
+	checkJSON(t, "job-without-log.jsonl", func(p *printer) error {
+		return p.job(client.Log{Job: client.Job{ID: "a"}}, "", client.PayloadStart{Size: -1})
+	})
 }
 
 // The JSON form of messages on the poison queue.

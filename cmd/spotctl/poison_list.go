@@ -90,8 +90,8 @@ func (c *listCommand) read(ctx context.Context, deployment *client.Client) (mess
 // poisonList prints messages: a table, or a line of JSON for each.
 func (p *printer) poisonList(messages []client.PoisonMessage) error {
 	t := table.New(
-		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "GIVEN UP", Drop: 1},
-		table.Column{Name: "WORKER", Drop: 2}, table.Column{Name: "REASON", Least: 10},
+		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "DEAD-LETTERED", Drop: 1},
+		table.Column{Name: "WORKER", Drop: 2}, table.Column{Name: "REASON", Least: 10, Middle: true},
 	)
 	for _, m := range messages {
 		if p.json {
@@ -100,7 +100,7 @@ func (p *printer) poisonList(messages []client.PoisonMessage) error {
 			}
 			continue
 		}
-		row := []string{m.JobID, m.Kind, detail.Ago(m.GivenUpAt, time.Now()) + " ago", m.Worker, m.Reason}
+		row := []string{m.JobID, m.Kind, detail.Ago(m.GivenUpAt, time.Now()) + " ago", m.Worker, overview.LastLine(m.Reason)}
 		if m.JobID == "" {
 			row[0] = "message " + m.MessageID
 		}
@@ -213,7 +213,7 @@ func (p *printer) poisonSummary(groups []givenup.Group) error {
 	t := table.New(
 		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "KIND"}, table.Column{Name: "WORKERS", Right: true, Drop: 3},
 		table.Column{Name: "LAST", Right: true, Drop: 1}, table.Column{Name: "EXAMPLE", Drop: 2, Least: 8},
-		table.Column{Name: "REASON", Least: 10},
+		table.Column{Name: "REASON", Least: 10, Middle: true},
 	)
 	for _, g := range groups {
 		if p.json {

@@ -21,6 +21,7 @@ var texts = cli.Texts{
 	"about_clean_days": "Only jobs whose record was not written for this time, at least ${least_days}d. A number " +
 		"alone is days.",
 	"about_selection_status": "Only jobs with one of these statuses: ${enum}.",
+	"about_jobs_waiting":     "The jobs at the front of the queues instead, with their places: also those that no worker has claimed yet.",
 	"about_jobs_sort":        "Order: ${enum}. written is that of the last write, the latest first.",
 	"about_orphans_list": "List jobs that have not ended, whose record was not written for a while, and of which no message was " +
 		"seen.",

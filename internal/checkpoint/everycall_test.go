@@ -132,6 +132,10 @@ func ofStore() (all []operation) {
 		})
 		add("Purge"+name, seed, func(ctx context.Context, s *Store) error { _, err := s.Purge(ctx, ours, tool, "why"); return err })
 	}
+	again := ours
+	again.Kind = "other"
+	add("Again", &done, func(ctx context.Context, s *Store) error { _, _, err := s.Again(ctx, again, tool); return err })
+	add("CheckAgain", &done, func(ctx context.Context, s *Store) error { _, err := s.CheckAgain(ctx, again); return err })
 	add("Cancel", &running, func(ctx context.Context, s *Store) error {
 		_, err := s.Cancel(ctx, ours.ID, tool, "why", true)
 		return err

@@ -64,8 +64,21 @@ func (r *Record) trace(before *Record, redone time.Duration, now time.Time) {
 	if ends {
 		run.Took, run.Outcome = max(now.Sub(run.Start), time.Millisecond), r.outcome(before)
 		run.Redone = r.Ledger.Redone - redone
+		if run.Outcome == runs.Failed || run.Outcome == runs.Poison {
+			run.Error = inShort(r.Reason)
+		}
 	}
 	r.Runs = r.Runs.With(run)
+}
+
+// inShort returns the first and the last line of an error: what failed, and what a traceback ends with.
+func inShort(reason string) string {
+	reason = strings.TrimSpace(reason)
+	first, rest, many := strings.Cut(reason, "\n")
+	if !many {
+		return reason
+	}
+	return first + " … " + strings.TrimSpace(rest[strings.LastIndexByte(rest, '\n')+1:])
 }
 
 // outcome returns how a delivery ends with a write. before is the record before the write.

@@ -58,6 +58,7 @@ var fields = []field{
 	text("token", func(r *Record) *string { return &r.Token }),
 	number("write", func(r *Record) *int { return &r.Write }),
 	number("generation", func(r *Record) *int { return &r.Generation }),
+	number("again", func(r *Record) *int { return &r.Again }),
 	number("failures", func(r *Record) *int { return &r.Failures }),
 	number("failurestotal", func(r *Record) *int { return &r.FailuresTotal }),
 	number("breaks", func(r *Record) *int { return &r.Breaks }),

@@ -70,6 +70,8 @@ func goldenRecords() map[string]Record {
 			EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
 		},
+		"again": {ID: "job-1", Version: Version, Status: Open, Kind: "k", Token: "t", Write: 1, Generation: 5, Again: 5, CreatedAt: noon,
+			Owner: "producer@host"},
 		"group": {ID: "job-1", Version: Version, Status: Open, Kind: "k", Group: "night-7", Token: "t", Write: 1, CreatedAt: noon,
 			Owner: "producer@host"},
 		"followups": {ID: "job-1", Version: Version, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon,

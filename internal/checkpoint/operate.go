@@ -21,6 +21,9 @@ var (
 	// reopened. The owner that was believed dead is alive, or has a successor.
 	ErrReclaimed = errors.New("a worker has claimed the job in the meantime")
 
+	// ErrNotEnded means that a job which waits or runs cannot be put again.
+	ErrNotEnded = errors.New("the job has not ended")
+
 	// ErrUnknownFormat means that the record was written by a newer version, or by
 	// another program.
 	ErrUnknownFormat = errUnreadable
@@ -83,8 +86,8 @@ func (r Record) GivenUp() bool {
 // Replay creates it, with endedAt as the time at which the job was given up.
 //
 // Replay returns the record as it was. If that is neither the zero value nor
-// [Record.GivenUp], nothing was written: the job has ended otherwise, or runs
-// again. The error wraps [ErrOtherWork] or [ErrUnknownFormat] when the record must
+// [Record.GivenUp], or [Record.IsPast] of d, nothing was written: the job has ended
+// otherwise, or runs again. The error wraps [ErrOtherWork] or [ErrUnknownFormat] when the record must
 // not be changed. Replaying again before the next claim is harmless.
 func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.Time, fromScratch bool) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (body content, err error) {
@@ -95,7 +98,7 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 		switch {
 		case r.Version == 0:
 			r.Kind, r.PayloadHash, r.Group, r.CreatedAt, r.EndedAt = d.Kind, d.PayloadHash, d.Group, time.Now(), endedAt
-		case !r.GivenUp(), r.Status == Open && !scratch:
+		case !r.GivenUp(), r.IsPast(d.Again), r.Status == Open && !scratch:
 			return content{}, errNoChange
 		case r.EndedAt.IsZero():
 			r.EndedAt = endedAt
@@ -112,6 +115,71 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 	})
 }
 
+// Again opens the record of a job that has ended in any way, so that the job runs once more,
+// from scratch, as the work of d, which may be other work than before. The result, the state and
+// the counts of the ended run are gone; its outcome stays in the timeline. The caller then puts a
+// message with resume and with the number that Again returns, which alone may claim the job:
+// messages of the ended run are obsolete.
+//
+// Again returns the record as it was, the zero value if there was none: then nothing was
+// written. Before the next claim it writes nothing either, and returns the same number, so that a
+// repeat finishes what a crash has cut short. The error wraps [ErrNotEnded] if the job is open or
+// running otherwise, [ErrOtherGroup] or [ErrUnknownFormat].
+func (s *Store) Again(ctx context.Context, d Delivery, by string) (was Record, again int, err error) {
+	was, err = s.edit(ctx, Delivery{ID: d.ID}, by, func(r *Record) (content, error) {
+		if err := r.checkAgain(d); err != nil {
+			return content{}, err
+		}
+		if !r.Status.Final() {
+			return content{}, errNoChange
+		}
+		r.startAgain(d, by, time.Now())
+		return content{data: []byte{}}, nil
+	})
+	if again = was.Again; was.Status.Final() {
+		again = was.Generation + 1
+	}
+	return was, again, err
+}
+
+// CheckAgain returns the record that [Store.Again] would find, and its errors, without writing.
+func (s *Store) CheckAgain(ctx context.Context, d Delivery) (Record, error) {
+	found, err := s.findForEdit(ctx, Delivery{ID: d.ID})
+	if err == nil {
+		err = found.checkAgain(d)
+	}
+	return found, err
+}
+
+// checkAgain returns why a job cannot be put again as d.
+func (r *Record) checkAgain(d Delivery) error {
+	wasPutAgain := r.Status == Open && r.Again > 0 && r.Again == r.Generation && r.sameWork(d)
+	switch {
+	case r.Version == 0:
+		return nil
+	case d.Group != "" && r.checkGroup(d.Group) != nil:
+		return r.checkGroup(d.Group)
+	case !r.Status.Final() && !wasPutAgain:
+		return fmt.Errorf("%w: it is %s", ErrNotEnded, r.Status)
+	}
+	return nil
+}
+
+// startAgain changes the record of a job that has ended to that of a job which was put again. The
+// identity, the log, the ledger and the timeline stay.
+func (r *Record) startAgain(d Delivery, by string, now time.Time) {
+	if _, told := r.Runs.Last(r.Generation); !told && r.Status == Done {
+		r.Runs = r.runEnded(runs.Done, r.EndedAt)
+	}
+	before := *r
+	*r = Record{
+		ID: r.ID, Status: Open, Kind: d.Kind, PayloadHash: d.PayloadHash, Group: r.Group, Generation: before.Generation + 1,
+		Again: before.Generation + 1, Deadline: d.Deadline, Estimate: d.Estimate, InputList: d.InputList, CreatedAt: before.CreatedAt,
+		Ledger: before.Ledger, Log: before.Log, unknown: before.unknown,
+	}
+	r.Runs = before.Runs.With(runs.Run{Delivery: r.Again, Worker: by, Start: now, Took: time.Millisecond, Outcome: runs.Again})
+}
+
 // Purge ends a job that was given up as [Cancelled], with a reason, and removes its
 // state and outputs. No message can start the job from now on. Purge returns what
 // [Store.Replay] does. If the record is gone Purge creates it, so that an old
@@ -121,7 +189,7 @@ func (s *Store) Purge(ctx context.Context, d Delivery, by, reason string) (Recor
 		switch {
 		case r.Version == 0:
 			r.Kind, r.PayloadHash, r.Group, r.CreatedAt = d.Kind, d.PayloadHash, d.Group, time.Now()
-		case !r.GivenUp():
+		case !r.GivenUp(), r.IsPast(d.Again):
 			return content{}, errNoChange
 		}
 		return r.cancel(reason), nil
@@ -254,8 +322,8 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 // every record of it.
 func (s *Store) findForEdit(ctx context.Context, d Delivery) (Record, error) {
 	found, ruling, err := s.Lookup(ctx, d)
-	if d == (Delivery{ID: d.ID}) && ruling == Mismatch {
-		ruling = OnDelivery(&found, Delivery{ID: d.ID, Kind: found.Kind, PayloadHash: found.PayloadHash}, found.ReadAt)
+	if d == (Delivery{ID: d.ID}) && err == nil && ruling != Create {
+		ruling = OnDelivery(&found, Delivery{ID: d.ID, Kind: found.Kind, PayloadHash: found.PayloadHash, Again: Newest}, found.ReadAt)
 	}
 	switch {
 	case err != nil:

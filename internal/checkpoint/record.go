@@ -20,8 +20,8 @@ const Version = 1
 // Status is the state of a job in its record.
 type Status string
 
-// The statuses of a record. The last three are final: Done and Cancelled are never
-// overwritten, and only a replay opens Poison again.
+// The statuses of a record. The last three are final: only a replay opens Poison again, and
+// only the job's owner any of them ([Store.Again]).
 const (
 	Open      Status = "open"      // no worker has it; its message will be delivered
 	Running   Status = "running"   // the delivery named in the record runs it
@@ -61,8 +61,12 @@ type Record struct {
 	Token string
 	Write int
 
-	// Generation counts the claims from 1.
+	// Generation counts the claims from 1, and the times that the job was put again.
 	Generation int
+
+	// Again is the Generation at which the job was last put again, to run from scratch; 0 if it
+	// never was. Messages of an earlier run are obsolete ([Record.IsPast]).
+	Again int
 
 	// Failures counts failures in a row without progress. Failures on one machine may
 	// count as one ([Failure]). FailuresTotal counts all failures.
@@ -187,6 +191,13 @@ type Outputs struct {
 	Files int
 	Bytes int64 // of the files
 }
+
+// Claims returns how often the job was claimed since it was put, or put again.
+func (r Record) Claims() int { return max(r.Generation-r.Again, 0) }
+
+// IsPast reports whether a message with that number of its own ([Delivery]) belongs to an earlier
+// run of the job, before its owner put it again.
+func (r Record) IsPast(again int) bool { return again < r.Again }
 
 // UncleanExits returns how many claims in a row ended uncleanly, charged or not.
 func (r Record) UncleanExits() int { return r.ChargedExits + r.EarlyExits }

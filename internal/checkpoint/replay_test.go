@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
+	"github.com/spotworker/spotworker/internal/checkpoint/runs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
@@ -90,6 +91,45 @@ func TestReplayFromScratch(t *testing.T) {
 		}
 		if acts && (after.Status != Open || after.HasState() || b.body(t) != "" || !after.GivenUp()) {
 			t.Errorf("record = %+v with body %q, want it open without a state", after, b.body(t))
+		}
+	})
+}
+
+// TestAgain: a job that has ended is opened without anything but its history; a replay or a purge of a
+// message from before leaves it alone, and a worker that has one is told that its run is over.
+func TestAgain(t *testing.T) {
+	eachOperated(t, func(t *testing.T, b *rig, before Record, _ bool, wantErr error) {
+		d := asked
+		d.Kind, d.PayloadHash, d.Again = "new", "new", Newest
+		was, again, err := b.store.Again(t.Context(), d, tool)
+		if !before.Status.Final() || before.Version == 0 {
+			if err == nil || errors.Is(wantErr, ErrUnknownFormat) != errors.Is(err, ErrUnknownFormat) ||
+				before.Version != 0 && !errors.Is(err, ErrNotEnded) || b.read(t).ETag != before.ETag {
+				t.Errorf("Again = %v, want a refusal", err)
+			}
+			return
+		}
+		after := b.read(t)
+		want := Record{ID: before.ID, Version: Version, Status: Open, Kind: "new", PayloadHash: "new", Generation: before.Generation + 1,
+			Again: before.Generation + 1, CreatedAt: before.CreatedAt, Owner: tool, Ledger: before.Ledger, Log: before.Log,
+			Token: after.Token, Write: after.Write, ETag: after.ETag, Runs: after.Runs}
+		last, told := after.Runs.Last(after.Again)
+		if err != nil || was.ETag != before.ETag || again != after.Again || !sameRecord(after, want) || b.body(t) != "" ||
+			!told || last.Outcome != runs.Again || last.Worker != tool {
+			t.Fatalf("Again = %d, %v: record %+v with body %q\nwant %+v", again, err, after, b.body(t), want)
+		}
+		if was, repeated, err := b.store.Again(t.Context(), d, tool); err != nil || repeated != again || was.ETag != after.ETag {
+			t.Errorf("Again, repeated = %d, %v, want %d and no write", repeated, err, again)
+		}
+		_, replayErr := b.store.Replay(t.Context(), asked, tool, givenUpAt, true)
+		_, purgeErr := b.store.Purge(t.Context(), asked, tool, "why")
+		if r := b.read(t); replayErr != nil || purgeErr != nil || r.ETag != after.ETag {
+			t.Errorf("replay = %v, purge = %v of the run before: record %+v, want it untouched", replayErr, purgeErr, r)
+		}
+		d.MessageID, d.Again = other.MessageID, again
+		c := b.acquire(t, d, "worker-2")
+		if _, _, err := b.store.Again(t.Context(), d, tool); !errors.Is(err, ErrNotEnded) || c.Record().Claims() != 1 {
+			t.Errorf("Again of a claimed job = %v, want ErrNotEnded", err)
 		}
 	})
 }

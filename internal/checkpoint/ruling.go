@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"math"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -19,6 +20,10 @@ type Delivery struct {
 	Kind        string
 	PayloadHash string // hash of payload and inputs: Envelope.Work of package queue
 	MessageID   string // the service's id of the message
+
+	// Again is the run of the job that the message belongs to, as in [Record]: [Newest] for the
+	// current one.
+	Again int
 
 	// Group is the group of jobs that the message names; empty for none. It decides nothing
 	// about the record, which keeps the group that it has.
@@ -44,6 +49,9 @@ type Delivery struct {
 	Takeover  ledger.Takeover
 }
 
+// Newest is the [Delivery.Again] of a message that is put next.
+const Newest = math.MaxInt
+
 // Ruling is the right of a delivery, given the record that it found.
 type Ruling int
 
@@ -56,7 +64,7 @@ const (
 	// Acquire: the delivery may acquire the record.
 	Acquire
 
-	// Finish: the job has ended. Do the remaining cleanup and delete the message.
+	// Finish: the job has ended, or the message's run of it. Do the remaining cleanup and delete the message.
 	Finish
 
 	// PutBack: another message owns the job. Put this one back.
@@ -90,6 +98,8 @@ func OnDelivery(found *Record, d Delivery, now time.Time) Ruling {
 		return Create
 	case found.Version != Version:
 		return Unreadable
+	case found.IsPast(d.Again):
+		return Finish
 	case !found.sameWork(d):
 		return Mismatch
 	case found.Status.Final():
@@ -127,6 +137,8 @@ func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
 		return Create
 	case found.Version != Version:
 		return Unreadable
+	case found.IsPast(d.Again):
+		return Finish
 	case !found.sameWork(d):
 		return Mismatch
 	case found.Token == a.Token && found.Write == a.Write:

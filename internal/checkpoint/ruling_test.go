@@ -63,7 +63,10 @@ func TestOnDelivery(t *testing.T) {
 		{"unknown status: touch nothing", status("paused"), long, Unreadable},
 		{"no status: touch nothing", status(""), 0, Unreadable},
 		{"unknown status of another message", anothers("paused"), long, Unreadable},
+		{"put again since, and open: this run is over", found(func(r *Record) { r.Again, r.Status = 3, Open }), 0, Finish},
+		{"put again since, as other work", found(func(r *Record) { r.Again, r.Status, r.Kind = 3, Running, "other" }), 0, Finish},
 		{"newer version: touch nothing", found(func(r *Record) { r.Version = Version + 1 }), 0, Unreadable},
+		{"newer version, put again since", found(func(r *Record) { r.Again, r.Version = 3, Version+1 }), 0, Unreadable},
 		{"newer version of other work", found(func(r *Record) { r.Version, r.Kind = Version+1, "other" }), 0, Unreadable},
 		{"no record of ours", found(func(r *Record) { r.Version = 0 }), 0, Unreadable},
 	} {
@@ -114,6 +117,7 @@ func TestOnConflict(t *testing.T) {
 		{"another message's, left open: put ours back", anothers(Open), "", PutBack},
 		{"our message's, acquired again: touch nothing", by("theirs", 5, Running), "old", Fenced},
 
+		{"put again since: this run is over", found(func(r *Record) { r.Again, r.Status, r.Token = 3, Open, "operator" }), "old", Finish},
 		{"other kind, before the status", found(func(r *Record) { r.Kind, r.Status = "other", Done }), "old", Mismatch},
 		{"other kind, before our token", found(func(r *Record) { r.Kind, r.Token, r.Write = "other", token, 5 }), "old", Mismatch},
 		{"other payload", found(func(r *Record) { r.PayloadHash = "other" }), "", Mismatch},

@@ -44,9 +44,9 @@ func TestTimeline(t *testing.T) {
 		c = b.acquire(t, ours, "worker-3")
 		keep(c, time.Minute, &evicted)
 		time.Sleep(time.Second)
-		mustWrite(t, c.Fail(t.Context(), Snapshot{}, "no"))
+		mustWrite(t, c.Fail(t.Context(), Snapshot{}, "exited with 1: Traceback\n  line 7\nValueError: no\n"))
 		third := runs.Run{Delivery: 3, Worker: "worker-3", Start: began.Add(165 * time.Second), Took: time.Second, Outcome: runs.Failed,
-			Redone: time.Second}
+			Redone: time.Second, Error: "exited with 1: Traceback … ValueError: no"}
 		b.expectRuns(t, "after a failure", first, next, third)
 
 		c = b.acquire(t, ours, "worker-4")

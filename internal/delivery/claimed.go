@@ -96,7 +96,7 @@ func (c *claimed) begin(ctx, cleanup context.Context) {
 func (c *claimed) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: c.envelope.ID, Kind: c.envelope.Kind,
-		PayloadHash: c.envelope.Work(), MessageID: c.lease.ID, Group: c.envelope.Group,
+		PayloadHash: c.envelope.Work(), MessageID: c.lease.ID, Again: c.envelope.Again, Group: c.envelope.Group,
 		Deadline: c.envelope.Deadline, Estimate: c.envelope.Estimate,
 		Steady: c.env.uptime() >= steadyFor, InputList: c.inputList,
 	}

@@ -230,13 +230,13 @@ func (l *loaded) reportStart(record checkpoint.Record) {
 	switch {
 	case l.restored != nil:
 		tell(observe.Started{How: observe.StartedResumed})
-	case record.Generation > 1:
+	case record.Claims() > 1:
 		tell(observe.Started{How: observe.StartedAgain})
 	default:
 		tell(observe.Started{How: observe.StartedFirst})
 	}
 	switch waited := max(time.Since(l.written), 0); {
-	case record.Generation <= 1:
+	case record.Claims() <= 1:
 		tell(observe.Waited{After: observe.AfterPut, For: l.sincePut()})
 	case !l.wasOpen:
 		tell(observe.Waited{After: observe.AfterExit, For: waited})

@@ -97,7 +97,8 @@ func (r *Runner) isAtRisk(ctx context.Context, m queue.Peeked, e queue.Envelope)
 	if m.Deliveries > 0 || e.Resume || e.ChosenID {
 		var ruling checkpoint.Ruling
 		var err error
-		found, ruling, err = r.Stores.Records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID})
+		found, ruling, err = r.Stores.Records.Lookup(ctx, checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: m.ID,
+			Again: e.Again})
 		if err != nil || ruling != checkpoint.Create && ruling != checkpoint.Acquire {
 			return false, err
 		}
@@ -114,7 +115,7 @@ func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserte
 		return deadline.Verdict{}, false
 	}
 	began, waited := now, time.Duration(0)
-	if found.Generation > 0 {
+	if found.Claims() > 0 {
 		began, waited = found.CreatedAt, now.Sub(found.ModifiedAt)
 		if inserted.After(began) {
 			began = inserted
@@ -122,7 +123,7 @@ func (r *Runner) judgeWaiting(e queue.Envelope, found checkpoint.Record, inserte
 	}
 	v := deadline.Judge(deadline.Job{
 		Now: now, Deadline: e.Deadline, Began: began, Estimate: e.Estimate, RunTime: found.RunTime, Fraction: found.Fraction,
-		HasState: found.HasState(), Waited: waited, Losses: max(found.Generation-found.FailuresTotal, 0),
+		HasState: found.HasState(), Waited: waited, Losses: max(found.Claims()-found.FailuresTotal, 0),
 	}, r.Changeover)
 	return v, v.MovesWaiting()
 }
@@ -210,7 +211,7 @@ func (o *owned) movesOnClaim(ctx context.Context) *outcome {
 		return nil
 	}
 	r := o.claim.Record()
-	if r.Generation <= 1 || r.MoveReason != "" {
+	if r.Claims() <= 1 || r.MoveReason != "" {
 		return nil
 	}
 	verdict := o.judge(0, checkpoint.Snapshot{}, o.claim.EarlierRunTime())
@@ -234,7 +235,7 @@ func (o *owned) judge(losing int, last checkpoint.Snapshot, ran time.Duration) d
 	}
 	began, waited := r.CreatedAt, max(o.lease.AskedAt.Sub(o.written), 0)
 	switch {
-	case r.Generation <= 1:
+	case r.Claims() <= 1:
 		began, waited = o.lease.ClaimedAt, 0 // it is the first delivery
 	case o.lease.InsertedAt.After(began):
 		began = o.lease.InsertedAt
@@ -242,7 +243,7 @@ func (o *owned) judge(losing int, last checkpoint.Snapshot, ran time.Duration) d
 	return deadline.Judge(deadline.Job{
 		Now: o.lease.ClaimedAt.Add(time.Since(o.lease.AskedAt)), Deadline: o.envelope.Deadline, Began: began,
 		Estimate: o.envelope.Estimate, RunTime: ran, Fraction: fraction, HasState: r.HasState() || last.HasState(),
-		Waited: waited, Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
+		Waited: waited, Losses: max(r.Claims()-1-r.FailuresTotal, 0) + losing,
 	}, o.env.Changeover)
 }
 

@@ -340,9 +340,9 @@ func (s *settlement) putPoison(out *outcome) error {
 	return nil
 }
 
-// deleteFinished removes the message of a job that was over before.
+// deleteFinished removes the message of a job, or of a run of it, that was over before.
 func (s *settlement) deleteFinished(out *outcome) error {
-	if out.record.Status == checkpoint.Poison {
+	if out.record.Status == checkpoint.Poison && !out.record.IsPast(s.envelope.Again) {
 		return s.reject(&outcome{reason: out.record.Reason})
 	}
 	if err := s.deleteMessage(); err != nil {
@@ -470,7 +470,7 @@ func (s *settlement) reportRun(did action) {
 	switch did {
 	case commit:
 		r := s.own.claim.Record()
-		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
+		exits := max(r.Claims()-1-r.Interruptions-r.FailuresTotal, 0)
 		s.env.running.Done(kind, s.runTime())
 		tell(observe.Committed{Kind: kind, SincePut: s.sincePut(), Ran: s.runTime(), Interruptions: r.Interruptions, Exits: exits})
 	case retryLater, poison, reject:

@@ -32,7 +32,7 @@ func (r *cleaning) keep(record *checkpoint.Record) {
 		for _, in := range list {
 			r.brought.named[in.Blob] = true
 		}
-	case record.Inputs != "", record.Generation == 0 && record.ReadAt.Sub(record.CreatedAt) >= r.OlderThan:
+	case record.Inputs != "", record.Claims() == 0 && record.ReadAt.Sub(record.CreatedAt) >= r.OlderThan:
 		r.brought.unknown = true // its list is too long for a record, or no worker has claimed it yet
 	}
 }

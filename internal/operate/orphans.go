@@ -156,7 +156,7 @@ func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error 
 		group.Go(func() (err error) {
 			o := &orphans[i]
 			if o.HasInputs {
-				o.Payload, o.HasPayload, err = p.Payloads.Find(ctx, o.Record.ID, o.Inputs, o.Record.PayloadHash)
+				o.Payload, o.HasPayload, err = p.Payloads.Find(ctx, o.Record.ID, o.Inputs, o.Record.PayloadHash, o.Record.Again)
 			}
 			return err
 		})
@@ -209,7 +209,7 @@ func (p *PoisonQueue) Supply(ctx context.Context, o *Orphan, payload, inputs []b
 // is nil, the payload in storage. ok is false if that is not the job's payload.
 func (p *PoisonQueue) payloadFor(ctx context.Context, r checkpoint.Record, given, inputs []byte) (found queue.Payload, ok bool, err error) {
 	if given == nil {
-		return p.Payloads.Find(ctx, r.ID, inputs, r.PayloadHash)
+		return p.Payloads.Find(ctx, r.ID, inputs, r.PayloadHash, r.Again)
 	}
 	for _, parse := range []func([]byte) (queue.Payload, error){
 		queue.JSONPayload,
@@ -249,7 +249,7 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to queue.Jobs) (Act
 		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
 	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, Inputs: o.Inputs, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline,
-		Estimate: r.Estimate.Truncate(time.Second), Group: r.Group}
+		Estimate: r.Estimate.Truncate(time.Second), Group: r.Group, Again: r.Again}
 	if jobid.ValidateGroup(e.Group) != nil {
 		e.Group = "" // the record keeps it
 	}

@@ -120,8 +120,8 @@ func (r *bulkRun) purge(ctx context.Context, c *claimed, w *work) (Action, strin
 		return r.purgeAlone(ctx, c, w, err)
 	case err != nil:
 		return "", "", err
-	case was.Version != 0 && !was.GivenUp():
-		return Dropped, needsNothing(was), r.poison.leave(ctx, c.lease, w, was)
+	case was.Version != 0 && (!was.GivenUp() || was.IsPast(w.envelope.Again)):
+		return Dropped, needsNothing(was, w), r.poison.leave(ctx, c.lease, w, was)
 	}
 	if err := r.poison.Payloads.Discard(ctx, w.envelope); err != nil {
 		return "", "", err
@@ -148,13 +148,13 @@ func (r *bulkRun) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Ac
 	if record.Version == 0 {
 		return Purged, "the text of its message was gone", r.poison.drop(ctx, c.lease, w)
 	}
-	delivery := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash}
+	delivery := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash, Again: checkpoint.Newest}
 	was, err := r.poison.Records.Purge(ctx, delivery, r.poison.Name, purgeReason(w))
 	switch {
 	case err != nil:
 		return "", "", err
 	case was.Version != 0 && !was.GivenUp():
-		return Dropped, needsNothing(was), r.poison.drop(ctx, c.lease, w)
+		return Dropped, needsNothing(was, w), r.poison.drop(ctx, c.lease, w)
 	}
 	return Purged, "the text of its message was gone", r.poison.drop(ctx, c.lease, w)
 }

@@ -45,8 +45,8 @@ func (r *bulkRun) replay(ctx context.Context, c *claimed, w *work, fromScratch b
 	if err != nil {
 		return "", "", err
 	}
-	if was.Version != 0 && !was.GivenUp() {
-		return Dropped, needsNothing(was), r.poison.leave(ctx, c.lease, w, was)
+	if was.Version != 0 && (!was.GivenUp() || was.IsPast(w.envelope.Again)) {
+		return Dropped, needsNothing(was, w), r.poison.leave(ctx, c.lease, w, was)
 	}
 	if w.actedAt = was.ReadAt; was.ReadAt.Before(c.InsertedAt) { // without a record there is no time
 		w.actedAt = c.InsertedAt
@@ -80,7 +80,7 @@ func (r *bulkRun) replayWithoutText(ctx context.Context, c *claimed, w *work) (A
 	case record.Version == 0 || record.Status == checkpoint.Poison:
 		return Refused, "the text of its message is gone, and with it the payload; put the job again under another id", nil
 	default:
-		return Dropped, needsNothing(record), r.poison.drop(ctx, c.lease, w)
+		return Dropped, needsNothing(record, w), r.poison.drop(ctx, c.lease, w)
 	}
 }
 
@@ -97,10 +97,10 @@ func (p *PoisonQueue) origin(w *work) *queue.Queue {
 	return p.Queue.For(w.envelope.ID)
 }
 
-// leave deletes the poison message of a job that needs nothing. If the job has ended,
-// it deletes the payload too.
+// leave deletes the poison message of a job that needs nothing. If the job has ended, or
+// this run of it, it deletes the payload too.
 func (p *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
-	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled {
+	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled || record.IsPast(w.envelope.Again) {
 		if err := p.Payloads.Discard(ctx, w.envelope); err != nil {
 			return err
 		}
@@ -108,9 +108,11 @@ func (p *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, re
 	return p.drop(ctx, lease, w)
 }
 
-func needsNothing(r checkpoint.Record) string {
-	switch r.Status {
-	case checkpoint.Done, checkpoint.Cancelled:
+func needsNothing(r checkpoint.Record, w *work) string {
+	switch {
+	case w.isJob && r.IsPast(w.envelope.Again):
+		return fmt.Sprintf("its job was put again since: it is %s", r.Status)
+	case r.Status == checkpoint.Done, r.Status == checkpoint.Cancelled:
 		return fmt.Sprintf("its job is %s already", r.Status)
 	default:
 		return fmt.Sprintf("its job is active again: it is %s", r.Status)

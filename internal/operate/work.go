@@ -38,7 +38,8 @@ type work struct {
 
 // delivery returns the job's description for the rules of its record.
 func (w *work) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: w.envelope.ID, Kind: w.envelope.Kind, PayloadHash: w.envelope.Work(), Group: w.envelope.Group}
+	return checkpoint.Delivery{ID: w.envelope.ID, Kind: w.envelope.Kind, PayloadHash: w.envelope.Work(), Again: w.envelope.Again,
+		Group: w.envelope.Group}
 }
 
 // workOf reads the original message of an item.

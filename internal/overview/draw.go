@@ -413,7 +413,7 @@ func jobTable(jobs []client.Job, lost func(client.Job) bool) *table.Table {
 		table.Column{Name: "JOB", Least: 12}, table.Column{Name: "KIND", Drop: 4, Least: 6}, table.Column{Name: "STATUS", Drop: 6},
 		table.Column{Name: "DONE", Right: true}, table.Column{Name: "LEFT", Right: true, Drop: 1},
 		table.Column{Name: "WRITTEN", Right: true, Drop: 2}, table.Column{Name: "RUN TIME", Right: true, Drop: 5},
-		table.Column{Name: "WORKER", Drop: 3, Least: 8}, table.Column{Name: "REPORT", Drop: 7, Least: 10},
+		table.Column{Name: "WORKER", Drop: 3, Least: 8}, table.Column{Name: "REPORT", Drop: 7, Least: 10, Middle: true},
 	)
 	for _, j := range jobs {
 		left := ""
@@ -428,11 +428,17 @@ func jobTable(jobs []client.Job, lost func(client.Job) bool) *table.Table {
 			}
 		}
 		if j.Status != client.StatusRunning && j.Reason != "" {
-			report = j.Reason
+			report = LastLine(j.Reason)
 		}
 		t.Add(j.ID, j.Kind, string(j.Status), Percent(j), left, Span(j.Age())+" ago", Span(RunTime(j)), worker, report)
 	}
 	return t
+}
+
+// LastLine returns the last line of an error for a list: a traceback says there what is wrong.
+func LastLine(reason string) string {
+	reason = strings.TrimSpace(reason)
+	return reason[strings.LastIndexByte(reason, '\n')+1:]
 }
 
 // Percent returns a job's fraction in per cent, empty if it has reported none. It is the

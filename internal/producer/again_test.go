@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
@@ -184,5 +185,94 @@ func TestCheckIDsAgain(t *testing.T) {
 				t.Errorf("%d writes, want the message alone", n)
 			}
 		})
+	}
+}
+
+// TestPutAgainCutShort cuts a put of a job that runs again at each of its calls, and repeats it: the
+// job runs once more with the new payload, and nothing of it is left.
+func TestPutAgainCutShort(t *testing.T) {
+	payload := queue.BytesPayload(make([]byte, 100<<10))
+	for _, status := range []checkpoint.Status{checkpoint.Done, checkpoint.Poison, checkpoint.Cancelled} {
+		for name, fault := range map[string]storage.Fault{"the request": {DropRequest: true}, "the reply": {DropReply: true}} {
+			for at := int64(1); ; at++ {
+				reached := false
+				t.Run(fmt.Sprintf("%s, %s of call %d", status, name, at), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := setup(t)
+						b.Again = true
+						spec := b.seed(t, "a", status)
+						spec.Payload = payload
+						calls := int64(0)
+						b.server.OnCall(func(storage.Call) storage.Fault {
+							if calls++; calls >= at { // from here on, as when the machine of the owner dies
+								reached = true
+								return fault
+							}
+							return storage.Fault{}
+						})
+						_, _ = b.Run(t.Context(), one(t, spec))
+						b.server.OnCall(nil)
+						if _, found := b.envelopes(t)["a"]; reached || !found {
+							sum, err := b.Run(t.Context(), one(t, spec))
+							if want := (Summary{Enqueued: 1, Last: "the job"}); sum != want || err != nil {
+								t.Fatalf("repeated = %+v, %v, failed %q, want %+v", sum, err, b.failed, want)
+							}
+						}
+						once(t, b.deliver(t, 50), 1)
+						result, err := b.stores.Records.Result(t.Context(), "a")
+						if want := "result of a with 102400 bytes"; err != nil || string(result) != want {
+							t.Errorf("result = %q, %v, want %q", result, err, want)
+						}
+					})
+				})
+				if !reached || t.Failed() {
+					if at < 5 {
+						t.Errorf("calls of a put again = %d, want the read, the write, the payload and the message at least", at-1)
+					}
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestPutAgainOf: a job that has ended runs again, also as other work; one that waits or runs does not,
+// and one without a record is put as ever.
+func TestPutAgainOf(t *testing.T) {
+	for status, failed := range map[checkpoint.Status]string{
+		"": "", checkpoint.Done: "", checkpoint.Poison: "", checkpoint.Cancelled: "",
+		checkpoint.Open: "the job: the job has not ended: it is open", checkpoint.Running: "the job: the job has not ended: it is running",
+	} {
+		for _, dry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("record %s, dry %t", status, dry), func(t *testing.T) {
+				b := setup(t)
+				b.Again, b.DryRun = true, dry
+				if status != "" {
+					b.seed(t, "a", status)
+				}
+				var found checkpoint.Status
+				b.Confirmed = func(_ Job, f checkpoint.Status) error { found = f; return nil }
+				b.server.ResetCounts()
+				_, err := b.Run(t.Context(), one(t, Spec{ID: "a", Kind: "other"}))
+				if got := strings.Join(b.failed, ""); err != nil || got != failed || failed == "" && found != status {
+					t.Errorf("run = %v, failed %q, told %q; want %q", err, got, found, failed)
+				}
+				if n := b.writes(); dry && n != 0 {
+					t.Errorf("a dry run made %d writes", n)
+				}
+				e, onQueue := b.envelopes(t)["a"]
+				if onQueue != (failed == "" && !dry) || onQueue && (e.Resume != (status != "") || e.Again > 0 != (status != "")) {
+					t.Errorf("message = %+v, %t", e, onQueue)
+				}
+				if !onQueue {
+					return
+				}
+				// Once more: a second put of the same is a duplicate, until a worker claims the job.
+				if sum, err := b.Run(t.Context(), one(t, Spec{ID: "a", Kind: "other"})); status != "" && (err != nil || sum.Enqueued != 1) {
+					t.Errorf("second run = %+v, %v, failed %q", sum, err, b.failed)
+				}
+				once(t, b.deliver(t, 5), 1)
+			})
+		}
 	}
 }

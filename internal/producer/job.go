@@ -141,7 +141,14 @@ func (j Job) Work() string { return j.envelope.Work() }
 
 // delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.Work(), Group: j.Group()}
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.Work(), Group: j.Group(), Again: checkpoint.Newest}
+}
+
+// recorded is delivery with what a new record of the job says for people.
+func (j Job) recorded() checkpoint.Delivery {
+	d := j.delivery()
+	d.Deadline, d.Estimate, d.InputList = j.envelope.Deadline, j.envelope.Estimate, checkpoint.PackInputs(j.envelope.Inputs)
+	return d
 }
 
 // NewJob validates a job and generates an id if it has none.

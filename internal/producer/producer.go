@@ -58,6 +58,12 @@ type Producer struct {
 	// whose id stands for other work fails.
 	TakeOver bool
 
+	// Again lets jobs with an id of the caller's run again from scratch that have ended, whatever
+	// their outcome: their records are opened before their messages are put
+	// ([checkpoint.Store.Again]). A job that waits or runs fails. Jobs without a record are put
+	// as ever.
+	Again bool
+
 	// CheckIDs reads the record of each job whose id the caller chose, before its
 	// message is put: one call per job, Parallel at once. A run of more than
 	// [readsForPage] jobs lists the records where that saves calls. A job whose record is final
@@ -76,8 +82,8 @@ type Producer struct {
 	KnownKinds  bool
 	Workers     *presence.Store
 
-	// Records is required for TakeOver and CheckIDs, and Name for TakeOver: it is
-	// recorded as the last writer of records that are reopened.
+	// Records is required for TakeOver, Again and CheckIDs, and Name for the first two: it is
+	// recorded as the last writer of records that are opened.
 	Records *checkpoint.Store
 	Name    string
 

@@ -131,7 +131,7 @@ func (r *producerRun) record(j Job, found checkpoint.Status, err error) {
 		if r.stop == nil && r.isFatal(err) {
 			r.stop = err
 		}
-	case found.Final():
+	case found.Final() && !r.producer.Again:
 		r.failed = 0
 		r.skip(j, found)
 	default:
@@ -174,7 +174,7 @@ func (r *producerRun) fail(bad *JobError) {
 }
 
 // put puts one job, and returns the status of the record that it found. If the status is
-// final, nothing was put.
+// final, nothing was put, unless the job runs again.
 func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
@@ -184,79 +184,102 @@ func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, 
 	if r.producer.ReadQueues != nil && !j.onDemand {
 		r.producer.ReadQueues(ctx)
 	}
+	record, err := r.recordFor(ctx, j)
+	if err != nil || record.Status.Final() && !r.producer.Again {
+		return record.Status, err
+	}
+	e.Resume, e.Again = record.Status != "" || j.Group() != "", record.Again // so that even the first delivery reads the record
+	if r.producer.DryRun {
+		return record.Status, checkSize(e)
+	}
+	return record.Status, r.producer.send(ctx, e, j)
+}
+
+// recordFor reads, creates or opens the record of a job before its message is put, as the
+// settings say. It returns the status of the record that it found, empty for none, and the
+// record's Again as it is now.
+func (r *producerRun) recordFor(ctx context.Context, j Job) (found checkpoint.Record, err error) {
+	runsAgain := r.producer.Again && j.OwnID
+	if runsAgain {
+		if found, err = r.again(ctx, j); err != nil || found.Version != 0 {
+			return found, err
+		}
+	}
 	switch {
 	case j.Group() != "":
-		if found, err = r.enlist(ctx, j); err != nil || found.Final() {
-			return found, err
-		}
-		e.Resume = true
-	case r.producer.readsRecord(j):
-		if found, err = r.find(ctx, j); err != nil || found.Final() {
-			return found, err
-		}
-		e.Resume = found != "" // so that even the first delivery reads the record
+		return r.enlist(ctx, j)
+	case r.producer.readsRecord(j) && !runsAgain:
+		return r.find(ctx, j)
 	}
-	if r.producer.DryRun {
-		return found, checkSize(e)
+	return checkpoint.Record{}, nil
+}
+
+// again opens the record of a job that has ended, if it has one.
+func (r *producerRun) again(ctx context.Context, j Job) (found checkpoint.Record, err error) {
+	if records := r.producer.Records; r.producer.DryRun {
+		found, err = records.CheckAgain(ctx, j.delivery())
+	} else {
+		found, found.Again, err = records.Again(ctx, j.recorded(), r.producer.Name)
 	}
-	return found, r.producer.send(ctx, e, j)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		return checkpoint.Record{}, nil
+	}
+	return found, err
 }
 
 // enlist creates the record of a job of a group, so that the group has the job before any
-// worker does. It returns the status of the record that there was; empty if there was none.
-func (r *producerRun) enlist(ctx context.Context, j Job) (checkpoint.Status, error) {
+// worker does. It returns the record that there was.
+func (r *producerRun) enlist(ctx context.Context, j Job) (checkpoint.Record, error) {
 	records := r.producer.Records
 	find := func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.Enlist(ctx, d, r.producer.Name) }
 	if r.producer.DryRun {
 		find = func(d checkpoint.Delivery) (checkpoint.Record, error) { return records.CheckGroup(ctx, d) }
 	}
-	d := j.delivery()
-	d.Deadline, d.Estimate, d.InputList = j.envelope.Deadline, j.envelope.Estimate, checkpoint.PackInputs(j.envelope.Inputs)
-	found, err := find(d)
+	found, err := find(j.recorded())
 	switch {
 	case r.producer.DryRun && bloberror.HasCode(err, bloberror.ContainerNotFound):
-		return "", nil
+		return checkpoint.Record{}, nil
 	case err == nil && found.Status == checkpoint.Running && r.producer.TakeOver:
 		return r.producer.reopen(ctx, j)
 	}
-	return found.Status, err
+	return found, err
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
 // generated id has no record.
-func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs) }
+func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs || p.Again) }
 
-// find returns the status of a job's record, which it reopens if TakeOver is set. The
-// status is empty if there is no record, or if it may not be read.
-func (r *producerRun) find(ctx context.Context, j Job) (checkpoint.Status, error) {
+// find returns a job's record, which it reopens if TakeOver is set; the zero value if there
+// is none, or if it may not be read.
+func (r *producerRun) find(ctx context.Context, j Job) (checkpoint.Record, error) {
 	if r.producer.TakeOver {
 		record, ruling, ok := r.survey.answer(ctx, j.delivery())
 		if ok && (ruling == checkpoint.Create || ruling == checkpoint.Finish ||
 			ruling == checkpoint.Acquire && record.Status != checkpoint.Running) {
-			return record.Status, nil // there is no claim to end
+			return record, nil // there is no claim to end
 		}
 		return r.producer.reopen(ctx, j)
 	}
 	if r.unreadable.Load() {
-		return "", nil
+		return checkpoint.Record{}, nil
 	}
 	record, ruling, err := r.survey.lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
-		return "", nil
+		return checkpoint.Record{}, nil
 	case forbidden(err):
 		if !r.unreadable.Swap(true) && r.producer.Unchecked != nil {
 			r.producer.Unchecked(err)
 		}
-		return "", nil
+		return checkpoint.Record{}, nil
 	case err != nil:
-		return "", err
+		return checkpoint.Record{}, err
 	case ruling == checkpoint.Mismatch:
-		return "", fmt.Errorf("%w: its record has kind %q and is %s", checkpoint.ErrOtherWork, record.Kind, record.Status)
+		return checkpoint.Record{}, fmt.Errorf("%w: its record has kind %q and is %s", checkpoint.ErrOtherWork, record.Kind, record.Status)
 	case ruling == checkpoint.Unreadable:
-		return "", checkpoint.ErrUnknownFormat
+		return checkpoint.Record{}, checkpoint.ErrUnknownFormat
 	}
-	return record.Status, nil
+	return record, nil
 }
 
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
@@ -298,20 +321,18 @@ func tooLarge(err error) bool {
 	return ok
 }
 
-// reopen ends the claim on a job that is recorded as running, and returns the
-// status that the record had; empty if there is no record.
-func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error) {
-	var record checkpoint.Record
-	var err error
+// reopen ends the claim on a job that is recorded as running, and returns the record
+// as it was; the zero value if there is none.
+func (p *Producer) reopen(ctx context.Context, j Job) (record checkpoint.Record, err error) {
 	if p.DryRun {
 		record, err = p.Records.CheckReopen(ctx, j.delivery())
 	} else {
 		record, err = p.Records.Reopen(ctx, j.delivery(), p.Name)
 	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
-		return "", nil
+		return checkpoint.Record{}, nil
 	}
-	return record.Status, err
+	return record, err
 }
 
 // minInARow is the smallest number of failures in a row that ends a run.
@@ -320,7 +341,7 @@ const minInARow = 10
 // isJobError reports whether an error concerns a single job and not the storage.
 func isJobError(err error) bool {
 	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrOtherGroup) || errors.Is(err, checkpoint.ErrReclaimed) ||
-		errors.Is(err, checkpoint.ErrUnknownFormat)
+		errors.Is(err, checkpoint.ErrUnknownFormat) || errors.Is(err, checkpoint.ErrNotEnded)
 }
 
 // isFatal reports whether an error would affect every other job too: a missing

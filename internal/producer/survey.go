@@ -48,7 +48,7 @@ type survey struct {
 type surveyed struct {
 	kind, payloadHash string
 	status            checkpoint.Status
-	version           int
+	version, again    int
 }
 
 // lookup is [checkpoint.Store.Lookup], without a call if the survey has the answer.
@@ -89,7 +89,7 @@ func (s *survey) found(d checkpoint.Delivery) (checkpoint.Record, checkpoint.Rul
 	if !ok {
 		return checkpoint.Record{}, checkpoint.Create
 	}
-	record := checkpoint.Record{ID: d.ID, Version: r.version, Status: r.status, Kind: r.kind, PayloadHash: r.payloadHash}
+	record := checkpoint.Record{ID: d.ID, Version: r.version, Status: r.status, Kind: r.kind, PayloadHash: r.payloadHash, Again: r.again}
 	return record, checkpoint.OnDelivery(&record, d, time.Time{})
 }
 
@@ -121,7 +121,7 @@ func (s *survey) page(ctx context.Context) (complete, failed bool) {
 			s.known = nil
 			return false, true
 		}
-		s.known[r.ID] = surveyed{r.Kind, r.PayloadHash, r.Status, r.Version}
+		s.known[r.ID] = surveyed{r.Kind, r.PayloadHash, r.Status, r.Version, r.Again}
 	}
 	return false, false
 }

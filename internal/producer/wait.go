@@ -275,7 +275,7 @@ func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 		return nil
 	}
 	if d.Kind == "" { // added by its id alone
-		d.Kind, d.PayloadHash = r.Kind, r.PayloadHash
+		d.Kind, d.PayloadHash, d.Again = r.Kind, r.PayloadHash, r.Again
 	}
 	ended := Ended{ID: r.ID, Record: r}
 	switch checkpoint.OnDelivery(&r, d, r.ReadAt) {

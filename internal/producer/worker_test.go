@@ -2,6 +2,7 @@ package producer
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func (b *rig) do(t *testing.T, lease *queue.Lease) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: lease.ID}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: lease.ID, Again: e.Again}
 	claim, ruling := b.stores.Records.Fresh(d, "worker"), checkpoint.Create
 	if lease.Deliveries > 1 || e.Resume {
 		var found checkpoint.Record
@@ -49,7 +50,11 @@ func (b *rig) do(t *testing.T, lease *queue.Lease) string {
 		}
 	}
 	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
-		err = claim.Commit(t.Context(), []byte("result of "+e.ID))
+		var payload []byte
+		if payload, err = b.stores.Payloads.Load(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		err = claim.Commit(t.Context(), fmt.Appendf(nil, "result of %s with %d bytes", e.ID, len(payload)))
 		if conflict, ok := errors.AsType[*checkpoint.ConflictError](err); ok {
 			ruling = conflict.Ruling
 		} else if err != nil {
@@ -85,6 +90,8 @@ func (b *rig) seed(t *testing.T, id string, status checkpoint.Status) Spec {
 		err = claim.Commit(t.Context(), []byte("result of "+id))
 	case status == checkpoint.Poison:
 		err = claim.Poison(t.Context(), checkpoint.Snapshot{}, "no such frame")
+	case status == checkpoint.Cancelled:
+		_, err = b.stores.Records.Cancel(t.Context(), id, "operator", "not wanted", false)
 	}
 	if err != nil {
 		t.Fatal(err)

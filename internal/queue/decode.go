@@ -122,7 +122,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	}
 	return Envelope{
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: usableTrace(w.Trace), ChosenID: w.ChosenID,
-		Group: w.Group, Resume: w.Resume,
+		Group: w.Group, Resume: w.Resume, Again: w.Again,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence), MaxFailures: w.MaxFailures,
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
@@ -145,6 +145,7 @@ var places = map[string]func(*envelopeJSON) any{
 	"chosen_id":      func(w *envelopeJSON) any { return &w.ChosenID },
 	"group":          func(w *envelopeJSON) any { return &w.Group },
 	"resume":         func(w *envelopeJSON) any { return &w.Resume },
+	"again":          func(w *envelopeJSON) any { return &w.Again },
 	"put_back_since": func(w *envelopeJSON) any { return &w.PutBackSince },
 	"inputs":         func(w *envelopeJSON) any { return &w.Inputs },
 }

@@ -32,6 +32,9 @@ const (
 	// always fits once its payload is in a blob.
 	maxBeside = 8 << 10
 
+	// maxAgain is the largest Again, the largest number in a record.
+	maxAgain = 1 << 53
+
 	// MaxInputs limits the JSON of the inputs, which do not count as beside the payload.
 	MaxInputs = 24 << 10
 )
@@ -87,6 +90,10 @@ type Envelope struct {
 	// so that even the first delivery reads it.
 	Resume bool
 
+	// Again is that of the job's record if the job's owner had it run again from scratch before
+	// this message was put; 0 if not. A message with a smaller number than the record is obsolete.
+	Again int
+
 	// PutBackSince is when this message was first put back, by the service's clock;
 	// zero if it never was.
 	PutBackSince time.Time
@@ -113,6 +120,7 @@ type envelopeJSON struct {
 	ChosenID      bool            `json:"chosen_id,omitempty"`
 	Group         string          `json:"group,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
+	Again         int             `json:"again,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
 	Inputs        json.RawMessage `json:"inputs,omitempty"`
 }
@@ -179,6 +187,9 @@ func (e Envelope) Validate() error {
 	if err := CheckFailures(e.MaxFailures); err != nil {
 		return fmt.Errorf("field max_failures: %w", err)
 	}
+	if e.Again < 0 || e.Again > maxAgain {
+		return fmt.Errorf("field again is %d; it must be 0 to %d", e.Again, maxAgain)
+	}
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
@@ -210,7 +221,7 @@ func (e Envelope) Work() string {
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
 		V: Version, ID: e.ID, Kind: e.Kind, MaxFailures: e.MaxFailures, Trace: e.Trace, ChosenID: e.ChosenID, Group: e.Group,
-		Resume: e.Resume, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
+		Resume: e.Resume, Again: e.Again, EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,
 	}

@@ -34,6 +34,7 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 		"deadline": {ID: "nightly", Kind: "render", EnqueuedAt: noon, Deadline: noon.Add(8 * time.Hour), Estimate: 5 * time.Hour},
 		"limits":   {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute, MaxFailures: 1},
 		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
+		"again":    {ID: "frame-9", Kind: "render", EnqueuedAt: noon, ChosenID: true, Resume: true, Again: 4},
 		"group":    {ID: "frame-8", Kind: "render", EnqueuedAt: noon, ChosenID: true, Group: "night-7", Resume: true},
 		"inputs": {
 			ID: "frame-7", Kind: "render", EnqueuedAt: noon,

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -111,7 +113,8 @@ var ErrPayload = errors.New("payload cannot be used")
 var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
 
 // Payloads stores payloads that are too large for a message, in blobs named
-// <hhh>/<job id>/<sha256>.
+// <hhh>/<job id>/<sha256>, with -<again> behind that for a job that was put again: a late
+// worker that deletes the payload of the job's earlier run must not delete this one.
 type Payloads struct{ blobs blobs.Container }
 
 // NewPayloads returns the store of the payloads in container c.
@@ -138,7 +141,7 @@ func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 			"payload", e.ID, len(data), MaxPayload)
 	}
 	ref := &Ref{SHA256: e.Payload.Hash(), Size: int64(len(data))}
-	if err := p.blobs.Create(ctx, blobName(e.ID, ref), data, ""); err != nil {
+	if err := p.blobs.Create(ctx, blobName(e.ID, ref, e.Again), data, ""); err != nil {
 		return Envelope{}, fmt.Errorf("store payload of job %s: %w", e.ID, err)
 	}
 	e.Payload = Payload{ref: ref}
@@ -156,10 +159,10 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	if ref.Size > MaxPayload {
 		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are allowed", ErrPayload, ref.Size, MaxPayload)
 	}
-	_, data, err := p.blobs.Get(ctx, blobName(e.ID, ref), ref.Size)
+	_, data, err := p.blobs.Get(ctx, blobName(e.ID, ref, e.Again), ref.Size)
 	switch {
 	case blobs.IsMissing(err):
-		return nil, fmt.Errorf("%w: its blob %s is missing", ErrPayload, blobName(e.ID, ref))
+		return nil, fmt.Errorf("%w: its blob %s is missing", ErrPayload, blobName(e.ID, ref, e.Again))
 	case errors.Is(err, blobs.ErrTooLarge), err == nil && (int64(len(data)) != ref.Size || hashOf(data) != ref.SHA256):
 		return nil, errPayloadDiffers
 	case err != nil:
@@ -168,18 +171,37 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	return data, nil
 }
 
-// Find returns the payload of a job with those inputs by the hash in its record
-// ([Envelope.Work]): the empty payload, or one in a blob. ok is false if there is no such
+// Start returns the first most bytes of the envelope's payload, and its size. Of a payload in a
+// blob the hash is not checked.
+func (p *Payloads) Start(ctx context.Context, e Envelope, most int64) (start []byte, size int64, err error) {
+	data, inline := e.Payload.Inline()
+	if inline {
+		return data[:min(int64(len(data)), most)], int64(len(data)), nil
+	}
+	ref := e.Payload.Ref()
+	body, err := p.blobs.Open(ctx, blobName(e.ID, ref, e.Again), "", 0)
+	if err == nil {
+		defer func() { _ = body.Close() }()
+		start, err = io.ReadAll(io.LimitReader(body, min(ref.Size, most)))
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("load payload of job %s: %w", e.ID, err)
+	}
+	return start, ref.Size, nil
+}
+
+// Find returns the payload of a job with those inputs by the hash and the number in its
+// record ([Envelope.Work], [Envelope.Again]): the empty payload, or one in a blob. ok is false if there is no such
 // blob: then the payload was in the message, and is gone with it.
-func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work string) (found Payload, ok bool, err error) {
+func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work string, again int) (found Payload, ok bool, err error) {
 	if found.isOf(inputs, work) {
 		return found, true, nil
 	}
 	if len(inputs) > 0 {
-		return p.search(ctx, id, inputs, work)
+		return p.search(ctx, id, inputs, work, again)
 	}
 	ref := &Ref{SHA256: work}
-	blob, err := p.blobs.Find(ctx, blobName(id, ref))
+	blob, err := p.blobs.Find(ctx, blobName(id, ref, again))
 	if blobs.IsMissing(err) {
 		return Payload{}, false, nil
 	}
@@ -192,14 +214,14 @@ func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work stri
 
 // search looks for the payload among the blobs of the job, which are few. The hash in the
 // record of a job with inputs does not name the blob.
-func (p *Payloads) search(ctx context.Context, id string, inputs []byte, work string) (Payload, bool, error) {
+func (p *Payloads) search(ctx context.Context, id string, inputs []byte, work string, again int) (Payload, bool, error) {
 	folder := jobid.Path(id) + "/"
 	for b, err := range p.blobs.List(ctx, folder, false) {
 		if err != nil {
 			return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
 		}
-		found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(b.Name, folder), Size: b.Size}}
-		if found.isOf(inputs, work) {
+		found := Payload{ref: &Ref{SHA256: strings.TrimSuffix(strings.TrimPrefix(b.Name, folder), suffix(again)), Size: b.Size}}
+		if found.ref.validate() == nil && found.isOf(inputs, work) {
 			return found, true, nil
 		}
 	}
@@ -218,10 +240,20 @@ func (p *Payloads) Discard(ctx context.Context, e Envelope) error {
 	if ref == nil {
 		return nil
 	}
-	if _, err := p.blobs.Delete(ctx, blobName(e.ID, ref), ""); err != nil {
+	if _, err := p.blobs.Delete(ctx, blobName(e.ID, ref, e.Again), ""); err != nil {
 		return fmt.Errorf("delete payload of job %s: %w", e.ID, err)
 	}
 	return nil
 }
 
-func blobName(id string, ref *Ref) string { return jobid.Path(id) + "/" + ref.SHA256 }
+func blobName(id string, ref *Ref, again int) string {
+	return jobid.Path(id) + "/" + ref.SHA256 + suffix(again)
+}
+
+// suffix ends the names of the payloads of a run that the job's owner asked for again.
+func suffix(again int) string {
+	if again == 0 {
+		return ""
+	}
+	return "-" + strconv.Itoa(again)
+}

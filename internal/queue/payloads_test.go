@@ -76,15 +76,50 @@ func TestFind(t *testing.T) {
 			works = append(works, e.Work())
 		}
 		for n, work := range works {
-			found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, work)
+			found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, work, 0)
 			if err != nil || !ok || found.Ref() == nil || found.Ref().Size != int64(n+3) {
 				t.Errorf("Find payload %d = %+v, %t, %v, want one of %d bytes", n, found, ok, err, n+3)
 			}
 		}
-		if found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, works[0]+"0"); ok || err != nil {
+		if found, ok, err := b.payloads.Find(t.Context(), "job-1", inputs, works[0]+"0", 0); ok || err != nil {
 			t.Errorf("Find of another payload = %+v, %t, %v, want none", found, ok, err)
 		}
 	})
+}
+
+// TestPayloadOfALaterRun: the payload of a job that was put again is another blob, also if it is the same.
+func TestPayloadOfALaterRun(t *testing.T) {
+	for _, inputs := range []string{"", `[{"container":"data"}]`} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			before := Envelope{ID: "job-1", Kind: "k", Payload: BytesPayload([]byte("frame"))}
+			if inputs != "" {
+				before.Inputs = []byte(inputs)
+			}
+			later := before
+			later.Again = 7
+			for _, e := range []*Envelope{&before, &later} {
+				var err error
+				if *e, err = b.payloads.Offload(t.Context(), *e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.payloads.Discard(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			for again, want := range map[int]bool{0: false, 7: true} {
+				if found, ok, err := b.payloads.Find(t.Context(), "job-1", before.Inputs, before.Work(), again); ok != want || err != nil {
+					t.Errorf("Find of run %d = %+v, %t, %v, want %t", again, found, ok, err, want)
+				}
+			}
+			start, size, err := b.payloads.Start(t.Context(), later, 3)
+			if err != nil || string(start) != "fra" || size != 5 {
+				t.Errorf("Start = %q of %d, %v", start, size, err)
+			}
+			if data, err := b.payloads.Load(t.Context(), later); err != nil || string(data) != "frame" {
+				t.Errorf("Load = %q, %v, want it", data, err)
+			}
+		})
+	}
 }
 
 // Permanent errors wrap ErrPayload, and temporary ones do not.
@@ -131,7 +166,7 @@ func TestLoadDamaged(t *testing.T) {
 		}
 		payload = bytes.Clone(payload)
 		payload[1000] ^= 1
-		if err := b.payloads.blobs.Create(t.Context(), blobName(e.ID, e.Payload.Ref()), payload, ""); err != nil {
+		if err := b.payloads.blobs.Create(t.Context(), blobName(e.ID, e.Payload.Ref(), 0), payload, ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.payloads.Load(t.Context(), e); !errors.Is(err, ErrPayload) {
@@ -212,7 +247,7 @@ func TestPayloadIsCutOff(t *testing.T) {
 func TestOffloadReplacesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		e := large(t)
-		name := blobName(e.ID, &Ref{SHA256: e.Payload.Hash()})
+		name := blobName(e.ID, &Ref{SHA256: e.Payload.Hash()}, e.Again)
 		b.plant(t, name, "other")
 		if _, err := b.payloads.Offload(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -228,7 +263,7 @@ func TestFindByHash(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		e, _ := offloaded(t, b)
 		inputs := []byte("1")
-		b.plant(t, blobName(e.ID, &Ref{SHA256: strings.Repeat("0", 64)}), "another one of the job")
+		b.plant(t, blobName(e.ID, &Ref{SHA256: strings.Repeat("0", 64)}, e.Again), "another one of the job")
 		for _, row := range []struct {
 			name   string
 			inputs []byte
@@ -243,7 +278,7 @@ func TestFindByHash(t *testing.T) {
 			{"gone", nil, strings.Repeat("1", 64), false, 0},
 			{"gone, with inputs", inputs, strings.Repeat("1", 64), false, 0},
 		} {
-			got, ok, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work)
+			got, ok, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work, 0)
 			if err != nil || ok != row.found {
 				t.Errorf("%s: found %t, %v, want %t", row.name, ok, err, row.found)
 				continue
@@ -255,7 +290,7 @@ func TestFindByHash(t *testing.T) {
 			b.OnCall(func(storage.Call) storage.Fault {
 				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
 			})
-			if _, _, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work); (err == nil) != (row.found && row.size == 0) {
+			if _, _, err := b.payloads.Find(t.Context(), e.ID, row.inputs, row.work, 0); (err == nil) != (row.found && row.size == 0) {
 				t.Errorf("%s, without access: %v", row.name, err)
 			}
 			b.OnCall(nil)

@@ -226,9 +226,22 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readLimit)
 	defer cancel()
 	one, err := s.changeOf(ctx, r.URL.Query())
+	s.question(w, p, one, err, backOf(r.URL.Query()))
+}
+
+// askedOfRows shows the question of a change of the selected jobs of a list.
+func (s *Server) askedOfRows(w http.ResponseWriter, r *http.Request) {
+	if !s.form(w, r) {
+		return
+	}
+	one, err := s.changeOfRows(r.PostForm.Get("do"), r.PostForm["pick"])
+	s.question(w, s.blank(r.URL), one, err, "/jobs")
+}
+
+// question shows the question of a change, or why there is none.
+func (s *Server) question(w http.ResponseWriter, p *page, one *change, err error, back string) {
 	if err != nil {
-		p.Status, p.Name, p.Title, p.Body = http.StatusConflict, "refused", "This cannot be done", refused{line(s.config.Explain(err)),
-			backOf(r.URL.Query())}
+		p.Status, p.Name, p.Title, p.Body = http.StatusConflict, "refused", "This cannot be done", refused{line(s.config.Explain(err)), back}
 		s.show(w, p)
 		return
 	}

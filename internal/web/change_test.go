@@ -136,13 +136,52 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	fields := url.Values{"session": {r.guard.form}, "key": {"x"}, "kind": {"echo"}}
-	for _, path := range []string{"/change", "/put", "/change?do=cancel&id=b"} {
+	for _, path := range []string{"/change", "/put", "/ask", "/change?do=cancel&id=b"} {
 		if w := r.post(t, path, fields); w.Code != http.StatusMethodNotAllowed {
 			t.Errorf("POST %s: status %d, want 405", path, w.Code)
 		}
 		if w := r.get(t, path); w.Code != http.StatusNotFound {
 			t.Errorf("GET %s: status %d, want 404", path, w.Code)
 		}
+	}
+}
+
+// TestSelectedRows: the selected rows of a list are cancelled, or replayed, together.
+func TestSelectedRows(t *testing.T) {
+	r := setupChanges(t)
+	for _, id := range []string{"a", "b", "c"} {
+		r.putAndWait(t, id, "stay", client.StatusRunning)
+	}
+	r.putAndWait(t, "dead", "bad", client.StatusPoison)
+	_, next := r.feed.now()
+	r.feed.again()
+	<-next
+	page, fields := r.ask(t, "/jobs")
+	wantText(t, "the list", page, `<input type="checkbox" name="pick" value="a" aria-label="Select a">`, `id="picks"`)
+	ask := func(do string, ids ...string) (string, int) {
+		w := r.post(t, "/ask", url.Values{"session": fields["session"], "do": {do}, "pick": ids})
+		for _, m := range hidden.FindAllStringSubmatch(w.Body.String(), -1) {
+			fields.Set(m[1], html.UnescapeString(m[2]))
+		}
+		return w.Body.String(), w.Code
+	}
+	page, _ = ask("cancel", "a", "b")
+	wantText(t, "the question", page, "Cancel the 2 jobs? This cannot be undone.")
+	wantText(t, "the outcome", r.made(t, r.post(t, "/change", fields)), "2 cancelled")
+	r.await(t, "a", client.StatusCancelled)
+	r.await(t, "b", client.StatusCancelled)
+	r.await(t, "c", client.StatusRunning)
+	page, _ = ask("replay", "dead", "c")
+	wantText(t, "the question", page, "Replay 2 jobs?")
+	wantText(t, "the outcome", r.made(t, r.post(t, "/change", fields)), "1 replayed", "no message of c")
+	for do, ids := range map[string][]string{"cancel": nil, "purge": {"c"}} {
+		if page, code := ask(do, ids...); code != http.StatusConflict {
+			t.Errorf("%s of %v: status %d, want 409:\n%s", do, ids, code, page)
+		}
+	}
+	fields.Set("session", "another")
+	if _, code := ask("cancel", "c"); code != http.StatusForbidden {
+		t.Errorf("status of a form of another session = %d, want 403", code)
 	}
 }
 

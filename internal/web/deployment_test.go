@@ -249,7 +249,7 @@ func TestResultAfterAFault(t *testing.T) {
 		}
 		return storage.Fault{}
 	})
-	const said = "Log, outputs or result could not be read."
+	const said = "Log, outputs, result or payload could not be read."
 	for range 2 {
 		wantText(t, "the page", p.get(t, "/job/"+id).Body.String(), said, "AuthorizationFailure")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/givenup"
 	"github.com/spotworker/spotworker/internal/overview/spent"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // idleAfter is for how long the feed reads without a page that is open.
@@ -114,7 +115,7 @@ func (f *feed) once(ctx context.Context) {
 		if !kinds[j.Kind] && len(kinds) < mostKinds {
 			kinds[j.Kind] = true
 		}
-		j.WorkSHA256, j.Reason, j.Text = "", clip(j.Reason, listed), clip(j.Text, listed) // a page of jobs shows no more
+		j.WorkSHA256, j.Reason, j.Text = "", plaintext.Middle(j.Reason, listed), clip(j.Text, listed) // a page of jobs shows no more
 		s.jobs = append(s.jobs, j)
 	}, f.early)
 	f.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,9 +28,10 @@ type jobRead struct {
 	log     client.Log
 	outputs []client.Output
 	result  []byte
+	payload client.PayloadStart // empty if it is not known
 	err     error
 
-	part   error // why the log, the outputs or the result are missing; nil if none is
+	part   error // why the log, the outputs, the result or the payload are missing; nil if none is
 	unread error // why the rest is as of an earlier moment; nil if it is not
 	asOf   time.Time
 
@@ -94,14 +96,14 @@ func (r *jobRead) isDone() bool {
 	}
 }
 
-// load reads a job: its record and the end of its log; the log, the outputs and the result only
-// if the record was written since before, or if they could not be read then.
+// load reads a job: its record and the end of its log; the log, the outputs, the result and the
+// payload only if the record was written since before, or if they could not be read then.
 func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	live, err := r.client.Live(ctx, id)
 	switch {
 	case err == nil:
 	case before != nil && before.err == nil && !isNoJob(err):
-		to.log, to.outputs, to.result, to.part = before.log, before.outputs, before.result, before.part
+		to.log, to.outputs, to.result, to.payload, to.part = before.log, before.outputs, before.result, before.payload, before.part
 		to.unread, to.asOf = err, before.asOf
 		return
 	default:
@@ -111,16 +113,16 @@ func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	to.log, to.asOf = live, to.at
 	if before != nil && before.err == nil && before.part == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
 		to.log.Lines = joined(before.log.Lines, live.Lines)
-		to.outputs, to.result = before.outputs, before.result
+		to.outputs, to.result, to.payload = before.outputs, before.result, before.payload
 	} else {
 		to.part = r.loadRest(ctx, id, to)
 	}
 	to.log.Lines = to.log.Lines[max(0, len(to.log.Lines)-mostLines):]
 }
 
-// loadRest reads the log, the outputs and the result of a job whose record was read.
+// loadRest reads the log, the outputs, the result and the payload of a job whose record was read.
 func (r *jobReader) loadRest(ctx context.Context, id string, to *jobRead) error {
-	var outputsErr, resultErr error
+	var outputsErr, resultErr, payloadErr error
 	log, logErr := r.client.Log(ctx, id)
 	if logErr == nil {
 		to.log.Lines = joined(log.Lines, to.log.Lines)
@@ -131,7 +133,8 @@ func (r *jobReader) loadRest(ctx context.Context, id string, to *jobRead) error 
 	if to.log.Job.Status == client.StatusDone && to.log.Job.ResultSize <= shown {
 		to.result, resultErr = r.client.Result(ctx, id)
 	}
-	return cmp.Or(logErr, outputsErr, resultErr)
+	to.payload, _, payloadErr = r.client.PayloadStart(ctx, to.log.Job)
+	return cmp.Or(logErr, outputsErr, resultErr, payloadErr)
 }
 
 // joined returns the lines of a log and the lines of its end that come after them.
@@ -151,6 +154,7 @@ type oneJob struct {
 	Unread   string    // why the job is shown as of AsOf
 	AsOf     time.Time // by this machine's clock
 	Reason   string
+	Payload  string // its start; empty if it is not known
 	Story    []moment
 	Track    template.HTML // the story as a picture
 	Redone   bool          // whether the picture has parts that were done again
@@ -199,8 +203,8 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	if v.state == nil {
 		v.state = &state{skew: time.Since(j.ReadAt)}
 	}
-	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Ended: j.Status.Ended(), Next: j.FollowUps,
-		Log: logOf(read.log.Lines), Wakes: j.Status == client.StatusRunning,
+	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Payload: detail.Payload(read.payload),
+		Ended: j.Status.Ended(), Next: j.FollowUps, Log: logOf(read.log.Lines), Wakes: j.Status == client.StatusRunning,
 		Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
 	if b.Changes = changesOf(j); read.unread != nil {
 		b.Unread, b.AsOf = line(s.config.Explain(read.unread)), read.asOf
@@ -213,7 +217,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	}
 	skip := []string{"job", "kind", "group", "status", "reason", "progress", "cost", "result", "outputs", "follow-ups"}
 	for _, row := range detail.JobRows(j, j.ReadAt.Add(v.skew)) {
-		if row[1] != "" && !slices.Contains(skip, row[0]) {
+		if row[1] != "" && !slices.Contains(skip, row[0]) && !strings.HasPrefix(row[0], detail.Delivery) { // the story has the errors
 			b.Facts = append(b.Facts, [2]string{row[0], line(row[1])})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/overview/detail"
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // page makes the page of an address. An unknown address has a page too, with status 404.
@@ -43,6 +44,8 @@ func (s *Server) page(ctx context.Context, at *url.URL) *page {
 	case at.Path == "/jobs":
 		chosen := selectionOf(at.Query())
 		p.Name, p.Title, p.Tab, p.Body = "jobs", "Jobs", "jobs", s.window(p.view, chosen, at.Query())
+	case at.Path == "/waiting":
+		p.Name, p.Title, p.Tab, p.Body = "waiting", "Waiting", "jobs", s.waitingOf(ctx)
 	case at.Path == "/workers":
 		p.Name, p.Title, p.Tab, p.Body = "workers", "Workers", "workers", vmsOf(p.view)
 	case at.Path == "/poison":
@@ -91,7 +94,7 @@ func (p *page) Missing() (all []string) {
 // Problems are the problems that an operator should look at first.
 func (p *page) Problems() (all []template.HTML) {
 	for _, text := range p.problems {
-		all = append(all, sentence(text))
+		all = append(all, p.sentence(text))
 	}
 	return all
 }
@@ -123,7 +126,8 @@ func (p *page) Waiting() string {
 // Groups are the reasons of jobs that were dead-lettered.
 func (p *page) Groups() (groups []groupRow) {
 	for _, g := range p.givenUp {
-		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: line(clip(g.Reason, listed)), Jobs: overview.Number(g.Messages),
+		groups = append(groups, groupRow{Kind: line(g.Kind), Reason: plaintext.Line(plaintext.Middle(g.Reason, listed)),
+			Jobs:    overview.Number(g.Messages),
 			Workers: g.Workers, First: g.First, Last: g.Last, Example: g.Example, Key: groupKey(g),
 			All: addressOfJobs(g.Kind, string(client.StatusPoison))})
 	}
@@ -181,7 +185,7 @@ func tilesOf(v view) []tile {
 	counts := v.Jobs.ByStatus
 	course := func(of func(sample) (float64, bool)) template.HTML { return spark(v.history, of) }
 	tiles := []tile{
-		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/jobs?status=open", Class: "wait",
+		{Label: "Waiting", Value: "–", Note: "about, on the queues", Address: "/waiting", Class: "wait",
 			Course: course(func(s sample) (float64, bool) { return float64(s.waiting), s.hasQueues })},
 		{Label: "Running", Value: overview.Number(counts[client.StatusRunning]), Note: "by the records",
 			Address: "/jobs?status=running", Class: "run",
@@ -189,7 +193,7 @@ func tilesOf(v view) []tile {
 		{Label: "Done, last hour", Value: overview.Number(v.Jobs.DoneRecently), Note: overview.Number(counts[client.StatusDone]) + " in all",
 			Address: "/jobs?status=done", Class: "done",
 			Course: course(func(s sample) (float64, bool) { return float64(s.done), s.hasJobs })},
-		{Label: "Given up", Value: overview.Number(v.Queues.Poison.Messages), Note: "on the poison queue", Address: "/poison", Class: "plain",
+		{Label: "Poison", Value: overview.Number(v.Queues.Poison.Messages), Note: "dead-lettered messages", Address: "/poison", Class: "plain",
 			Course: course(func(s sample) (float64, bool) { return float64(s.poison), s.hasJobs })},
 		{Label: "Workers alive", Value: overview.Number(v.Count(client.Alive)), Address: "/workers", Class: "plain",
 			Note:   fmt.Sprintf("%s silent, %s ended", overview.Number(v.Count(client.Silent)), overview.Number(v.Count(client.Ended))),
@@ -218,7 +222,7 @@ func tilesOf(v view) []tile {
 }
 
 // kindRow is a kind of jobs.
-type kindRow struct{ Name, Done, Failed, P50, P95, P99, Kept, Time, Address string }
+type kindRow struct{ Name, Done, Failed, FailedShare, P50, P95, P99, Kept, Time, Address string }
 
 // kindRowOf returns the row of a kind. all is the time of handlers of all kinds.
 func kindRowOf(k overview.Kind, all time.Duration) kindRow {
@@ -226,7 +230,7 @@ func kindRowOf(k overview.Kind, all time.Duration) kindRow {
 		P50: overview.Brief(k.P50), P95: overview.Brief(k.P95), P99: overview.Brief(k.P99),
 		Address: addressOfJobs(k.Kind)}
 	if k.Failed > 0 {
-		r.Failed += " (" + overview.Share(overview.FailedShare(k.KindActivity)) + ")"
+		r.FailedShare = overview.Share(overview.FailedShare(k.KindActivity))
 	}
 	if part, ok := overview.Kept(k.KindActivity); ok {
 		r.Kept = overview.Share(part)
@@ -290,6 +294,7 @@ type jobRow struct {
 	Written                    time.Time
 	Failures, Interruptions    int
 	HasProgress, MayMissItsEnd bool
+	CanPick                    bool // it can be selected for a change
 }
 
 func (s *state) rowOf(j client.Job, index int) jobRow {
@@ -304,7 +309,7 @@ func (s *state) rowOf(j client.Job, index int) jobRow {
 	}
 	r.HasProgress = r.Percent != ""
 	if j.Status != client.StatusRunning && j.Reason != "" {
-		r.Report = line(j.Reason)
+		r.Report = line(overview.LastLine(j.Reason))
 	}
 	if left, ok := j.TimeLeft(); ok {
 		r.Left = "~" + overview.Span(left)
@@ -355,7 +360,12 @@ func (s *Server) window(v view, chosen selection, q url.Values) window {
 	w.From = min(max(from, 0), max(w.Total-1, 0))
 	to := min(w.From+min(max(count, 1), mostRows), w.Total)
 	for i, j := range found.jobs[w.From:to] {
-		w.Rows = append(w.Rows, v.rowOf(*j, w.From+i+1))
+		row := v.rowOf(*j, w.From+i+1)
+		row.CanPick = s.config.AllowChanges
+		w.Rows = append(w.Rows, row)
+	}
+	if s.config.AllowChanges {
+		w.Columns = append(w.Columns, column{Name: "Select", Class: "pick"})
 	}
 	for _, status := range overview.Statuses {
 		if n := found.counts[status]; n > 0 || status != client.StatusUnknown || chosen.Has(status) {
@@ -496,7 +506,7 @@ func callsOf(f *client.Findings) string {
 // functions are the functions of the templates.
 func (s *Server) functions() template.FuncMap {
 	return template.FuncMap{
-		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size, "s": plural,
+		"ago": ago, "line": line, "number": overview.Number, "size": detail.Size, "s": plural, "span": overview.Span,
 		"static": func(name string) string { return "/static/" + name + "?of=" + contentID },
 		"ages":   func() []string { return []string{"5m", "15m", "1h", "6h", "24h", "168h"} },
 		"region": func(name string, p *page) (template.HTML, error) { return s.region(name, p) },

@@ -41,6 +41,27 @@ func (s *Server) changeOf(ctx context.Context, q url.Values) (*change, error) {
 	return nil, errors.New("there is no such change")
 }
 
+// changeOfRows makes a change of selected jobs, with its question.
+func (s *Server) changeOfRows(do string, ids []string) (*change, error) {
+	if len(ids) == 0 {
+		return nil, errors.New("no job is selected")
+	}
+	which := jobsOf(len(ids))
+	switch do {
+	case "cancel":
+		return &change{Title: "Cancel " + which, Question: actions.CancelQuestion("the " + which), Button: "Cancel " + which, Danger: true,
+			HasReason: true, About: []string{aboutCancel}, Back: "/jobs",
+			do: func(ctx context.Context, o changeOptions, done *outcome) error {
+				return s.cancelJobs(ctx, ids, client.CancelOptions{Reason: o.reason, KnownOnly: true, SeenOnly: true}, done)
+			}}, nil
+	case "replay":
+		one := s.replay(client.Selection{IDs: ids}, which, "", "/jobs")
+		one.About = append(one.About, "The others of the selected jobs stay as they are.")
+		return one, nil
+	}
+	return nil, errors.New("there is no such change")
+}
+
 // backOf is the address to go back to from a change that cannot be made.
 func backOf(q url.Values) string {
 	switch q.Get("do") {
@@ -90,8 +111,8 @@ func (s *Server) cancelOne(ctx context.Context, id string) (*change, error) {
 	return one, nil
 }
 
-const aboutCancel = "A waiting job is no longer started, and a running one is stopped within 30 s. Its id cannot be used for another job " +
-	"while its record is kept."
+const aboutCancel = "A waiting job is no longer started, and a running one is stopped within 30 s. Only " +
+	"producer put --again starts it over."
 
 // cancelSelected cancels the jobs of a page of jobs that have not ended.
 func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change, error) {
@@ -160,16 +181,7 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 		selection, back, which = client.Selection{IDs: v.givenUp[i].IDs}, "/poison", jobsOf(len(v.givenUp[i].IDs))
 	}
 	if do == "replay" {
-		return &change{
-			Title: "Replay " + which, Question: cmp.Or(question, "Replay "+which+"?"), Button: "Replay " + which, Back: back, HasScratch: true,
-			About: []string{"A job that was dead-lettered goes back to the queue that it came from, and continues from its recorded state. " +
-				"Its failures, unclean exits and run time are reset."},
-			do: func(ctx context.Context, o changeOptions, done *outcome) error {
-				return s.operate(done, func(report func(client.ActionResult) error) error {
-					return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
-				})
-			},
-		}, nil
+		return s.replay(selection, which, question, back), nil
 	}
 	return &change{
 		Title: "Purge " + which, Question: cmp.Or(question, "Purge "+which+"? This cannot be undone."), Button: "Purge " + which, Back: back,
@@ -181,6 +193,20 @@ func (s *Server) poison(ctx context.Context, do, id, group string) (*change, err
 			})
 		},
 	}, nil
+}
+
+// replay replays dead-lettered jobs.
+func (s *Server) replay(selection client.Selection, which, question, back string) *change {
+	return &change{
+		Title: "Replay " + which, Question: cmp.Or(question, "Replay "+which+"?"), Button: "Replay " + which, Back: back, HasScratch: true,
+		About: []string{"A job that was dead-lettered goes back to the queue that it came from, and continues from its recorded state. " +
+			"Its failures, unclean exits and run time are reset."},
+		do: func(ctx context.Context, o changeOptions, done *outcome) error {
+			return s.operate(done, func(report func(client.ActionResult) error) error {
+				return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
+			})
+		},
+	}
 }
 
 // operate counts the outcomes of a replay or purge.

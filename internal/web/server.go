@@ -73,6 +73,7 @@ type Server struct {
 	guard      *guard
 	feed       *feed
 	jobs       *jobReader
+	waiting    *waitingReader
 	selections selections
 	pages      *template.Template
 	changes    *changes
@@ -124,6 +125,7 @@ func Listen(c Config) (*Server, error) {
 	s := &Server{config: c, listener: listener, guard: newGuard(listener.Addr().(*net.TCPAddr), c.UserHeader), changes: newChanges()}
 	s.feed = newFeed(c.Every, s.read)
 	s.jobs = &jobReader{client: c.Client, explain: c.Explain, keep: c.Every * 9 / 10}
+	s.waiting = &waitingReader{client: c.Client, keep: c.Every * 9 / 10}
 	s.pages = template.Must(template.New("").Funcs(s.functions()).ParseFS(templates, "templates/*.html"))
 	return s, nil
 }
@@ -214,6 +216,7 @@ func (s *Server) handler() http.Handler {
 	if s.config.AllowChanges {
 		mux.HandleFunc("GET /change", s.asked)
 		mux.HandleFunc("POST /change", s.make)
+		mux.HandleFunc("POST /ask", s.askedOfRows)
 		mux.HandleFunc("POST /put", s.put)
 	}
 	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
@@ -276,6 +279,7 @@ var regions = map[string][]string{
 	"now":     {"read", "problems", "tiles", "charts", "queues", "kinds", "running", "evictions"},
 	"jobs":    {"read", "counts"},
 	"job":     {"read", "job-head", "job-story", "job-facts", "job-log"},
+	"waiting": {"read", "waiting"},
 	"workers": {"read", "steer", "vms"},
 	"poison":  {"read", "groups"},
 	"costs":   {"read", "costs-all"},

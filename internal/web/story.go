@@ -92,6 +92,10 @@ func (b *oneJob) tell(j client.Job, runs []run, skew time.Duration) {
 			name += " on " + line(r.Worker)
 		}
 		switch {
+		case r.Outcome == "again":
+			add(r.StartedAt, "open", "put again by "+line(r.Worker)+", to run from scratch")
+			waits = r.StartedAt
+			continue
 		case r.logged:
 			add(r.StartedAt, "run", name+" logs its first line")
 			add(r.EndedAt, "stop", fmt.Sprintf("last kept line of delivery %d", r.Delivery))
@@ -165,6 +169,9 @@ func (b *oneJob) end(j client.Job, r run, add func(at time.Time, class, what str
 		}
 		what += fmt.Sprintf("; %s%s of its work is not in a checkpoint and is done again", about, overview.Span(r.Redone))
 	}
+	if r.Error != "" {
+		what += ": " + line(r.Error)
+	}
 	at := r.EndedAt
 	if r.isLast && r.Outcome == string(j.Status) && !j.EndedAt.IsZero() {
 		at = j.EndedAt
@@ -194,7 +201,7 @@ func (b *oneJob) draw(j client.Job, runs []run, skew time.Duration) {
 		if r.isLast && end.IsZero() && j.Status == client.StatusRunning {
 			end = b.To
 		}
-		if !end.IsZero() {
+		if !end.IsZero() && r.Outcome != "again" {
 			b.drawRun(&d, r, end)
 		}
 	}

@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
-__version__ = "1.0.0"
+__version__ = "0.1.0"
 __all__ = ["Job", "job"]
 
 LATER = 75  # exit code: stopped, continue later

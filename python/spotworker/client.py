@@ -13,16 +13,21 @@ writes; docs/jobs.md names the roles. A deployment with several queues is served
 
 import base64
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import hashlib
+import io
 import json
+import os
 import re
 import threading
 import time
 import urllib.parse
 import uuid
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+import zlib
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
@@ -30,8 +35,8 @@ from azure.storage.blob import BlobClient, BlobServiceClient
 from azure.storage.queue import QueueServiceClient
 
 __all__ = [
-    "Cancelled", "Client", "Failed", "Job", "NewerVersion", "NotFinished", "NotFound", "OtherWork", "Put", "Result", "Spec",
-    "SpotworkerError",
+    "Cancelled", "Client", "Failed", "Job", "LogLine", "NewerVersion", "NotFinished", "NotFound", "OtherGroup", "OtherWork", "Output",
+    "Put", "Result", "Spec", "SpotworkerError",
 ]
 
 MESSAGE_BYTES = 48 << 10  # of a message's JSON
@@ -44,6 +49,14 @@ _KIND = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,64}(?<!\.)\Z")
 _LAYOUT_AGE = 60.0  # seconds for which the number of queues is believed
 _CANCEL_AGE = datetime.timedelta(minutes=10)  # for which the control document lists a cancel
 _CANCELS = 1000  # that it lists at most
+_CONTAINERS = ("jobs", "payloads", "workers", "control", "outputs")
+_FEW = 32  # jobs whose records are read one by one
+_INPUTS_BYTES = 24 << 10
+_SOURCES = {"o": "stdout", "e": "stderr", "D": "debug", "I": "info", "W": "warn", "E": "error"}
+_OF_A_RUN = frozenset(  # keys of a record that end with a run of the job, but for those that begin with state
+    "messageid failures failurestotal breaks peak failedby silentends earlyends charge interruptions paid nextwrite deadline estimate "
+    "movereason progressed layoutat layoutsize progress progresstext outputs outputfiles outputbytes claimedat endedat reason inputs "
+    "inputlist followups".split())
 
 
 class SpotworkerError(Exception):
@@ -55,11 +68,11 @@ class NotFound(SpotworkerError):
 
 
 class NotFinished(SpotworkerError):
-    """The job has no result yet."""
+    """The job has not ended: it has no result yet, and cannot be put again."""
 
 
 class Failed(SpotworkerError):
-    """The job was given up. An operator may replay it (spotctl poison replay)."""
+    """The job was dead-lettered. An operator may replay it (spotctl poison replay)."""
 
 
 class Cancelled(SpotworkerError):
@@ -68,6 +81,10 @@ class Cancelled(SpotworkerError):
 
 class OtherWork(SpotworkerError):
     """The id belongs to a job of another kind or with another payload."""
+
+
+class OtherGroup(SpotworkerError):
+    """The job was put in another group before, or in none."""
 
 
 class NewerVersion(SpotworkerError):
@@ -83,7 +100,9 @@ class Spec:
     The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; max_failures
     is how many failures in a row end the job, 1 for no second attempt; delay is how many seconds the
     job waits before its first run, 7 days at most. inputs are the files that
-    the job needs, as in docs/jobs.md.
+    the job needs, as in docs/jobs.md. With again a job that has ended under the id runs once more,
+    from scratch, also with another payload; one that waits or runs raises NotFinished. group puts the
+    job into a group, which list selects: its record is then created with it.
     """
 
     kind: str
@@ -96,14 +115,16 @@ class Spec:
     max_failures: int = 0
     delay: int = 0
     inputs: Optional[List[Dict[str, str]]] = None
+    again: bool = False
+    group: Optional[str] = None
 
 
 @dataclasses.dataclass
 class Put:
-    """What became of one job of put_many.
+    """The outcome of one put of put_many.
 
     status is the status of the record that the id had before: empty for a new job. A job that is
-    done, poison or cancelled was not put again.
+    done, poison or cancelled was not put, unless its spec says again.
     """
 
     spec: Spec
@@ -119,6 +140,7 @@ class Job:
     id: str
     status: str  # open, running, done, poison or cancelled
     kind: str
+    group: str  # empty for none
     progress: float  # 0 to 1
     progress_text: str
     owner: str  # the worker, or the tool, that wrote last
@@ -133,6 +155,28 @@ class Job:
     def final(self) -> bool:
         """Whether the job is done, poison or cancelled."""
         return self.status in FINAL
+
+
+@dataclasses.dataclass
+class LogLine:
+    """A line that a job printed or logged."""
+
+    delivery: int  # of the job, from 1
+    number: int  # of the line in its delivery, from 1
+    at: datetime.datetime  # by the worker's clock
+    source: str  # stdout, stderr, or a level
+    text: str
+
+
+@dataclasses.dataclass
+class Output:
+    """A file that a job has stored."""
+
+    path: str
+    size: int
+    sha256: str
+    blob: str  # its name in the container of outputs
+    etag: str
 
 
 class Result(bytes):
@@ -180,6 +224,15 @@ class Client:
         self._prefix, self._queue, self._name = prefix, queue or prefix + "-jobs", name
         self._layout: Tuple[float, int] = (0.0, 0)  # when it was read, and the number of queues
         self._lock = threading.Lock()
+
+    def create(self) -> None:
+        """Creates the queues and containers of the deployment that do not exist."""
+        for queue in (self._queue, self._queue + "-ondemand", self._queue + "-poison"):
+            with contextlib.suppress(ResourceExistsError):
+                self._queues.create_queue(queue)
+        for container in _CONTAINERS:
+            with contextlib.suppress(ResourceExistsError):
+                self._blobs.create_container(f"{self._prefix}-{container}")
 
     def put(self, kind: str, payload: Any = None, **spec: Any) -> str:
         """Puts a job and returns its id; see Spec. A job that has ended under its id is not put again."""
@@ -229,17 +282,24 @@ class Client:
         envelope, payload = _envelope(spec)
         id = envelope["id"]
         queue = self._queues.get_queue_client(_shard(self._queue, id, self._shards()))
-        status = ""
+        status, again = "", 0
         if spec.id is not None:
-            status = self._existing(id, spec, payload)
-            if status in FINAL:
-                return id, status
-            if status:
-                envelope["resume"] = True
+            if spec.again:
+                status, again = self._open_again(id, spec, payload)
+            elif spec.group is None:
+                status, again = self._existing(id, spec, payload)
+        if spec.group is not None and not status:
+            status, again = self._enlist(id, spec, payload)
+        if status in FINAL and not spec.again:
+            return id, status
+        if status or spec.group is not None:
+            envelope["resume"] = True
+        if again:
+            envelope["again"] = again
         text = _json(envelope)
         if len(text) > MESSAGE_BYTES - SPARE_BYTES and payload:
             digest = hashlib.sha256(payload).hexdigest()
-            self._blob("payloads", _path(id) + "/" + digest).upload_blob(payload, overwrite=True)
+            self._blob("payloads", _path(id) + "/" + digest + (f"-{again}" if again else "")).upload_blob(payload, overwrite=True)
             for field in ("payload", "payload_base64"):
                 envelope.pop(field, None)
             envelope["payload_ref"] = {"sha256": digest, "size": len(payload)}
@@ -250,17 +310,66 @@ class Client:
         queue.send_message(base64.b64encode(text).decode(), visibility_timeout=spec.delay, time_to_live=-1)
         return id, status
 
-    def _existing(self, id: str, spec: Spec, payload: bytes) -> str:
-        """The status of the record of an id, empty if there is none; an error if the job is another one."""
+    def _existing(self, id: str, spec: Spec, payload: bytes) -> Tuple[str, int]:
+        """The status of the record of an id, empty if there is none, and its key again; an error if the job is another one."""
         try:
-            properties = self._record(id).get_blob_properties()
-        except ResourceNotFoundError:
-            return ""
-        record = _keys(properties.metadata, id)
-        work = _work(payload, spec.inputs)
-        if record.get("kind", spec.kind) != spec.kind or record.get("payloadhash", work) != work:
+            record, _ = self._read(id)
+        except NotFound:
+            return "", 0
+        if not _is_of(record, spec, payload):
             raise OtherWork(f"job {id}: its record is of other work: kind {record.get('kind')}, {record.get('status')}")
-        return record.get("status", "")
+        return record.get("status", ""), int(record.get("again", "0"))
+
+    def _enlist(self, id: str, spec: Spec, payload: bytes) -> Tuple[str, int]:
+        """Creates the record of a job of a group; the status of the record that there was, and its key again."""
+        record = {"v": RECORD_VERSION, "status": "open", "kind": spec.kind, "payloadhash": _work(payload, spec.inputs), "group": spec.group or "",
+                  "createdat": _time(_now(), milliseconds=True), "token": str(uuid.uuid4()), "write": "1", "owner": _text(self._name, 256)}
+        _add_terms(record, spec)
+        try:
+            self._record(id).upload_blob(b"", metadata=record)
+            return "", 0
+        except ResourceExistsError:
+            found, _ = self._read(id)
+        if found.get("token") == record["token"]:
+            return "", 0  # it took effect, and its reply was lost
+        if not _is_of(found, spec, payload):
+            raise OtherWork(f"job {id}: its record is of other work: kind {found.get('kind')}, {found.get('status')}")
+        _check_group(id, found, spec)
+        return found.get("status", ""), int(found.get("again", "0"))
+
+    def _open_again(self, id: str, spec: Spec, payload: bytes) -> Tuple[str, int]:
+        """Opens the record of a job that has ended, for a new run; the status that it had, and its key again."""
+        again = 0
+
+        def change(record: Dict[str, str], _properties: Any) -> bool:
+            nonlocal again
+            again, generation = int(record.get("again", "0")), int(record.get("generation", "0"))
+            status = record.get("status", "")
+            if status == "open" and 0 < again == generation and _is_of(record, spec, payload):
+                return False  # a put that was cut short
+            if status not in FINAL:
+                raise NotFinished(f"job {id} is {status}: it runs again once it has ended")
+            if spec.group is not None:
+                _check_group(id, record, spec)
+            runs = [entry for entry in record.get("runs", "").split(";") if entry]
+            name = urllib.parse.quote_plus(self._name)[:48].partition("%")[0]
+            if status == "done" and (not runs or not runs[-1].startswith(f"{generation},")):
+                begin, end = (_parse(record[key]).timestamp() * 1000 for key in ("claimedat", "endedat"))
+                worker = urllib.parse.quote_plus(urllib.parse.unquote(record.get("owner", "")))[:48]
+                runs.append(f"{generation},{begin:.0f},{max(1, end - begin):.0f},0,0,0,done,{worker}")
+            again = generation + 1
+            runs.append(f"{again},{_now().timestamp() * 1000:.0f},1,0,0,0,again,{name}")
+            for key in [k for k in record if k in _OF_A_RUN or k.startswith("state") and k != "status"]:
+                del record[key]
+            record.update(status="open", kind=spec.kind, payloadhash=_work(payload, spec.inputs), generation=str(again), again=str(again),
+                          runs=";".join(runs[-8:]))
+            _add_terms(record, spec)
+            return True
+
+        try:
+            return self._edit(id, change), again
+        except NotFound:
+            return "", 0
 
     def status(self, id: str) -> Job:
         """Reads the record of a job. NotFound means that no worker has taken it, or that there is no such job."""
@@ -272,7 +381,7 @@ class Client:
         status = record.get("status", "")
         reason = urllib.parse.unquote(record.get("reason", ""))
         if status == "poison":
-            raise Failed(f"job {id} was given up: {reason}")
+            raise Failed(f"job {id} was dead-lettered: {reason}")
         if status == "cancelled":
             raise Cancelled(f"job {id} was cancelled: {reason}")
         if status != "done":
@@ -295,6 +404,123 @@ class Client:
             time.sleep(left)
             pause = min(pause * 1.5, 10.0)
 
+    def wait_many(self, ids: Iterable[str], timeout: Optional[float] = None) -> Iterator[Tuple[str, Union[Result, SpotworkerError]]]:
+        """Waits until jobs have ended, and yields each with its result, or with why it has none, in the order in which that is
+        known. It raises TimeoutError after timeout seconds. Of many jobs it lists the records, with one call for 5,000."""
+        end = None if timeout is None else time.monotonic() + timeout
+        pending, pause = dict.fromkeys(ids), 0.5
+        while pending:
+            ended = list(pending)
+            if len(pending) > _FEW:
+                ended = [job.id for job in self.list() if job.final and job.id in pending]
+            for id in ended:
+                try:
+                    outcome: Union[Result, SpotworkerError] = self.result(id)
+                except (NotFound, NotFinished):
+                    continue
+                except SpotworkerError as error:
+                    outcome = error
+                del pending[id]
+                yield id, outcome
+            left = pause if end is None else min(pause, end - time.monotonic())
+            if pending and left <= 0:
+                raise TimeoutError(f"{len(pending)} jobs have not ended, such as {next(iter(pending))}; waited for {timeout} s")
+            if pending:
+                time.sleep(left)
+            pause = min(pause * 1.5, 10.0)
+
+    def list(self, prefix: str = "", *, kind: Optional[str] = None, group: Optional[str] = None, status: Optional[str] = None) -> Iterator[Job]:
+        """Yields the jobs that have a record, in no order: one call for each 5,000 records of the deployment. A job that no worker
+        has taken yet has one only in a group. Records that this version cannot read are left out."""
+        for blob in self._blobs.get_container_client(f"{self._prefix}-jobs").list_blobs(include=["metadata"]):
+            _, _, id = blob.name.partition("/")
+            record = {k.lower(): v for k, v in (blob.metadata or {}).items()}
+            if blob.name != _path(id) or record.get("v") != RECORD_VERSION or not id.startswith(prefix):
+                continue
+            if all(wanted in (None, record.get(key, "")) for key, wanted in (("kind", kind), ("group", group), ("status", status))):
+                yield _job(id, record)
+
+    def logs(self, id: str) -> List[LogLine]:
+        """The kept lines of a job's log, by delivery and number. Lines that are left out are missing in the numbers."""
+        record, _ = self._read(id)
+        lines: Dict[Tuple[int, int], LogLine] = {}
+        created = record.get("createdat", "").replace("-", "").replace(":", "")
+        container = self._blobs.get_container_client(f"{self._prefix}-payloads")
+        for blob in container.list_blobs(name_starts_with=f"logs/{_path(id)},{created},"):
+            with contextlib.suppress(ResourceNotFoundError):
+                _read_log(container.download_blob(blob.name).readall(), lines)
+        _read_log(urllib.parse.unquote_to_bytes(record.get("log", "").replace("+", " ")), lines)
+        return [lines[key] for key in sorted(lines)]
+
+    def outputs(self, id: str) -> List[Output]:
+        """The outputs of a job that is done, or of the last checkpoint of another job."""
+        record, _ = self._read(id)
+        digest = record.get("outputs")
+        if digest is None:
+            return []
+        content = self._blob("outputs", f"{_path(id)}/manifest-{digest}.json").download_blob().readall()
+        manifest = json.loads(content)
+        if hashlib.sha256(content).hexdigest() != digest or manifest.get("v") != 1:
+            raise NewerVersion(f"job {id}: the list of its outputs is damaged, or of a version that this module does not know")
+        return [Output(f["path"], f["size"], f["sha256"], f"{_path(id)}/{f['folder']}/{f['path']}", f["etag"]) for f in manifest["files"]]
+
+    def download(self, id: str, folder: Union[str, Path]) -> List[Output]:
+        """Downloads the outputs of a job into a folder, each whole or not at all, and returns them."""
+        outputs = self.outputs(id)
+        for output in outputs:
+            place = Path(folder, *output.path.split("/"))
+            if ".." in output.path.split("/") or os.path.isabs(output.path):
+                raise SpotworkerError(f"job {id}: the output {output.path!r} has a path outside of the folder")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            new, digest = place.with_name(place.name + ".part"), hashlib.sha256()
+            content = self._blob("outputs", output.blob).download_blob(etag=output.etag, match_condition=MatchConditions.IfNotModified)
+            with open(new, "wb") as file:
+                for chunk in content.chunks():
+                    digest.update(chunk)
+                    file.write(chunk)
+            if digest.hexdigest() != output.sha256:
+                new.unlink()
+                raise SpotworkerError(f"job {id}: the output {output.path} has another content than its list says")
+            os.replace(new, place)
+        return outputs
+
+    def upload(self, source: Union[str, Path, bytes], container: str, name: Optional[str] = None) -> List[Dict[str, str]]:
+        """Uploads a file, a folder or bytes, which need a name, and returns the inputs of a job that needs them. The container is
+        created if it does not exist. A blob that has the same bytes counts as uploaded; another one raises FileExistsError."""
+        if container in [f"{self._prefix}-{own}" for own in _CONTAINERS]:
+            raise ValueError(f"container {container} is one of the deployment's own: inputs cannot come from there")
+        with contextlib.suppress(ResourceExistsError):
+            self._blobs.create_container(container)
+        if isinstance(source, bytes):
+            _refuse_empty(name=name or "")
+            return [{"container": container, "blob": str(name), "etag": self._upload(source, container, str(name))}]
+        path = Path(source)
+        name = name or path.resolve().name
+        if path.is_dir():
+            files = sorted(p for p in path.rglob("*") if p.is_file())
+            if not files:
+                raise ValueError(f"folder {path} has no file")
+            for file in files:
+                self._upload(file, container, f"{name}/{file.relative_to(path).as_posix()}")
+            return [{"container": container, "prefix": name + "/"}]
+        return [{"container": container, "blob": name, "etag": self._upload(path, container, name)}]
+
+    def _upload(self, source: Union[Path, bytes], container: str, name: str) -> str:
+        """Uploads one blob and returns its ETag."""
+        blob = self._blobs.get_blob_client(container, name)
+        with (io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb")) as content:
+            try:
+                return str(blob.upload_blob(content)["etag"])
+            except ResourceExistsError:
+                content.seek(0)
+                there = blob.download_blob()
+                for chunk in there.chunks():
+                    if content.read(len(chunk)) != chunk:
+                        raise FileExistsError(f"container {container} has a blob {name} with another content") from None
+                if content.read(1):
+                    raise FileExistsError(f"container {container} has a blob {name} with another content") from None
+                return str(there.properties.etag)
+
     def cancel(self, id: str, reason: str = "cancelled from Python") -> str:
         """Cancels a job that waits or runs, and returns the status that it had: a job that has ended stays as it is.
 
@@ -306,12 +532,12 @@ class Client:
         def change(record: Dict[str, str], properties: Any) -> bool:
             if record.get("status") in FINAL:
                 return False
-            if record.get("status") == "running" and record.get("ledger", "") == record.get("generation"):
+            if record.get("status") == "running":
                 since = (_now() - properties.last_modified) / datetime.timedelta(milliseconds=1)  # its owner is alive until now
                 redone = int(record.get("redone", "0")) + max(0, min(int(record.get("nextwrite", "0")), int(since)))
                 record["redone"] = str(redone)
-            gone = ("nextwrite", "outputs", "outputfiles", "outputbytes")
-            for key in [k for k in record if k.startswith(("state", "previous")) and k != "status" or k in gone]:
+            gone = ("nextwrite", "outputs", "outputfiles", "outputbytes", "layoutat", "layoutsize")
+            for key in [k for k in record if k.startswith("state") and k != "status" or k in gone]:
                 del record[key]
             record.update(v="1", status="cancelled", reason=_text(reason, 1536), endedat=_time(_now(), milliseconds=True))
             return True
@@ -408,6 +634,8 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
     """The envelope of a job, and its payload as the handler gets it."""
     if not _KIND.match(spec.kind):
         raise ValueError(f"kind {spec.kind!r}: give 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+    if spec.again and spec.id is None:
+        raise ValueError("again runs the job of an id again: give its id")
     id = str(uuid.uuid4()) if spec.id is None else spec.id
     if not _ID.match(id):
         raise ValueError(f"job id {id!r}: give 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end")
@@ -437,8 +665,73 @@ def _envelope(spec: Spec) -> Tuple[Dict[str, Any], bytes]:
         if number:
             envelope[field] = number
     if spec.inputs:
+        _check_inputs(spec.inputs)
         envelope["inputs"] = spec.inputs
+    if spec.group is not None:
+        if not _KIND.match(spec.group):
+            raise ValueError(f"group {spec.group!r}: give 1 to 64 of A-Z a-z 0-9 . _ - without a dot at either end")
+        envelope["group"] = spec.group
     return envelope, payload
+
+
+def _check_inputs(inputs: List[Dict[str, str]]) -> None:
+    """Refuses inputs that a worker would refuse."""
+    known = ("account", "container", "blob", "prefix", "manifest", "etag", "to")
+    for number, one in enumerate(inputs, 1):
+        if not isinstance(one, dict) or not all(isinstance(text, str) for text in one.values()):
+            raise ValueError(f"input {number} is {one!r}; give an object of texts")
+        unknown = [field for field in one if field not in known]
+        if unknown:
+            raise ValueError(f"input {number} has the unknown field {unknown[0]!r}; known are {', '.join(known)}")
+        if not re.match(r"(\$root|\$web|[a-z0-9](-?[a-z0-9]){2,62})\Z", one.get("container", "")):
+            raise ValueError(f"input {number}: container is {one.get('container')!r}, which is no name of a container")
+        if sum(field in one for field in ("blob", "prefix", "manifest")) > 1:
+            raise ValueError(f"input {number}: give one of blob, prefix and manifest")
+        if "etag" in one and not (re.match(r'"[\x21-\x7e]{1,126}"\Z', one["etag"]) and ("blob" in one or "manifest" in one)):
+            raise ValueError(f"input {number}: etag is {one['etag']!r}; give that of a blob or manifest as in the HTTP header, quotes included")
+        to = one.get("to", "")
+        if to.startswith("/") or ".." in to.split("/"):
+            raise ValueError(f"input {number}: to is {to!r}; give a relative path without ..")
+    if len(_json(inputs)) > _INPUTS_BYTES:
+        raise ValueError(f"inputs have {len(_json(inputs))} bytes as JSON; at most {_INPUTS_BYTES} are allowed: name a prefix or a manifest")
+
+
+def _check_group(id: str, record: Dict[str, str], spec: Spec) -> None:
+    if record.get("group", "") != spec.group:
+        raise OtherGroup(f"job {id}: its record is in group {record.get('group') or 'none'}, and {record.get('status')}")
+
+
+def _add_terms(record: Dict[str, str], spec: Spec) -> None:
+    """Adds to a record what it says of the job for people, and for a message that replaces a lost one."""
+    if spec.deadline is not None:
+        record["deadline"] = _time(spec.deadline, milliseconds=True)
+    if spec.estimate:
+        record["estimate"] = str(1000 * spec.estimate)
+    if spec.inputs:
+        pack = zlib.compressobj(9, zlib.DEFLATED, -15)
+        packed = base64.b64encode(pack.compress(_json(spec.inputs)) + pack.flush()).decode().rstrip("=")
+        if len(packed) <= 1 << 10:
+            record["inputlist"] = packed
+
+
+def _read_log(document: bytes, lines: Dict[Tuple[int, int], LogLine]) -> None:
+    """Adds the lines of a stored log; of two with one number the later one stays."""
+    delivery, number, began = 0, 0, _now()
+    for raw in document.split(b"\n"):
+        line = raw.decode(errors="replace")
+        if line.startswith("# "):
+            _, generation, at, _ = (line + " ? ? ?").split(" ", 3)
+            delivery, number, began = int(generation), 0, _parse(at)
+        elif line.startswith("-"):
+            number += int(line[1:])
+        elif line and delivery:
+            number += 1
+            source, ms, text = (line + "  ").split(" ", 2)
+            text = re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], text[:-2])
+            new = LogLine(delivery, number, began + datetime.timedelta(milliseconds=int(ms or 0)), _SOURCES.get(source, source), text)
+            old = lines.get((delivery, number))
+            if old is None or (old.at, len(old.text)) <= (new.at, len(new.text)):
+                lines[delivery, number] = new
 
 
 def _work(payload: bytes, inputs: Optional[List[Dict[str, str]]]) -> str:
@@ -447,6 +740,12 @@ def _work(payload: bytes, inputs: Optional[List[Dict[str, str]]]) -> str:
     if not inputs:
         return digest
     return hashlib.sha256(digest.encode() + b"\n" + _json(inputs)).hexdigest()
+
+
+def _is_of(record: Dict[str, str], spec: Spec, payload: bytes) -> bool:
+    """Whether a record is of the same work."""
+    work = _work(payload, spec.inputs)
+    return record.get("kind", spec.kind) == spec.kind and record.get("payloadhash", work) == work
 
 
 def _path(id: str) -> str:
@@ -469,7 +768,7 @@ def _keys(metadata: Dict[str, str], id: str) -> Dict[str, str]:
 def _job(id: str, record: Dict[str, str]) -> Job:
     text = {k: urllib.parse.unquote(record.get(k, "")) for k in ("progresstext", "owner", "reason")}
     times = {k: _parse(record[k]) if k in record else None for k in ("createdat", "claimedat", "endedat")}
-    return Job(id, record.get("status", ""), record.get("kind", ""), float(record.get("progress", "0")), text["progresstext"], text["owner"],
+    return Job(id, record.get("status", ""), record.get("kind", ""), record.get("group", ""), float(record.get("progress", "0")), text["progresstext"], text["owner"],
                text["reason"], int(record.get("generation", "0")), int(record.get("failures", "0")), times["createdat"], times["claimedat"],
                times["endedat"])
 

@@ -5,6 +5,8 @@
 //
 //	1,1773062700000,540000,12,538000,0,evicted,vmss_000001-0123abcd-0;2,…
 //
+// A delivery that failed has its error behind the worker.
+//
 // A job that ends in its first delivery without a save has no entry: its record tells the same.
 package runs
 
@@ -13,13 +15,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
 // Limits of a [List].
 const (
-	Most     = 8   // entries; the oldest is removed first
-	MaxBytes = 600 // of all entries
-	maxName  = 48  // of a worker, percent-encoded
+	Most     = 8    // entries; the oldest is removed first
+	MaxBytes = 1600 // of all entries
+	maxName  = 48   // of a worker, percent-encoded
+	maxError = 160  // of an error, percent-encoded
 )
 
 // Outcome is how a delivery ended.
@@ -36,9 +41,10 @@ const (
 	Cancelled   Outcome = "cancelled"   // the job was cancelled
 	Lost        Outcome = "lost"        // the worker died, or another one took over
 	Ended       Outcome = "ended"       // otherwise
+	Again       Outcome = "again"       // no delivery: the job's owner put it again, to run from scratch
 )
 
-var outcomes = []Outcome{Active, Done, Evicted, Interrupted, Failed, Poison, Cancelled, Lost, Ended}
+var outcomes = []Outcome{Active, Done, Evicted, Interrupted, Failed, Poison, Cancelled, Lost, Ended, Again}
 
 // Run is one delivery of a job.
 type Run struct {
@@ -58,6 +64,9 @@ type Run struct {
 	// Redone is the time of the handler with lost progress, which the next delivery did again. It is
 	// an estimate if the outcome is [Lost].
 	Redone time.Duration
+
+	// Error is why the delivery failed, in short; empty if it did not.
+	Error string
 }
 
 // List has the last deliveries of a job, in their order. The zero value has none.
@@ -123,7 +132,20 @@ func (r Run) text() string {
 		b = strconv.AppendInt(b, min(max(n, 0), maxNumber), 10)
 	}
 	b = append(append(append(b, ','), r.Outcome...), ',')
-	return string(append(b, name.String()...))
+	b = append(b, name.String()...)
+	if r.Error != "" {
+		b = append(append(b, ','), short(r.Error)...)
+	}
+	return string(b)
+}
+
+// short returns an error percent-encoded, without the middle of a long one.
+func short(text string) string {
+	encoded := url.QueryEscape(text)
+	for most := maxError; len(encoded) > maxError; most = most * 3 / 4 {
+		encoded = url.QueryEscape(plaintext.Middle(text, most))
+	}
+	return encoded
 }
 
 // parse reads an entry.
@@ -149,6 +171,9 @@ func parse(entry string) (r Run, ok bool) {
 	}
 	name, err := url.QueryUnescape(parts[7])
 	r.Worker = name
+	if len(parts) > 8 {
+		r.Error, _ = url.QueryUnescape(parts[8]) // empty if it is none
+	}
 	return r, err == nil && r.Delivery > 0
 }
 

@@ -22,6 +22,7 @@ func run(t *rapid.T) Run {
 		Start: time.UnixMilli(rapid.Int64Range(0, maxNumber).Draw(t, "start")).UTC(), Took: ms("took"),
 		Outcome: rapid.SampledFrom(outcomes).Draw(t, "outcome"),
 		Saves:   rapid.IntRange(0, math.MaxInt32).Draw(t, "saves"), SavedAfter: ms("saved after"), Redone: ms("redone"),
+		Error: rapid.StringN(0, 12, 16).Draw(t, "error"),
 	}
 }
 
@@ -58,6 +59,16 @@ func TestLongNames(t *testing.T) {
 	list := List("").With(Run{Delivery: 1, Worker: strings.Repeat("é", 100)})
 	if got := list.Runs(); len(got) != 1 || got[0].Worker != "éééééééé" {
 		t.Errorf("a long name came back as %+v", got)
+	}
+}
+
+// TestLongErrors: of a long error the beginning and the end are kept.
+func TestLongErrors(t *testing.T) {
+	list := List("").With(Run{Delivery: 1, Error: "exited with 1: " + strings.Repeat("é at 0x00; ", 100) + "ValueError: no, such"})
+	got := list.Runs()
+	if len(list) > 60+maxError || len(got) != 1 || !strings.HasPrefix(got[0].Error, "exited with 1: é") ||
+		!strings.HasSuffix(got[0].Error, "ValueError: no, such") {
+		t.Errorf("a long error came back as %+v from %d bytes", got, len(list))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func NotPut(r client.PutResult) error {
 	_, isUnknownKind := errors.AsType[*client.UnknownKindError](r.Err)
 	switch {
-	case isUnknownKind, errors.Is(r.Err, client.ErrOtherGroup):
+	case isUnknownKind, errors.Is(r.Err, client.ErrOtherGroup), errors.Is(r.Err, client.ErrNotFinished):
 		return fmt.Errorf("job %s was not enqueued: %w", r.ID, r.Err)
 	case errors.Is(r.Err, client.ErrOtherWork):
 		return fmt.Errorf("job %s was not enqueued; give it another id: %w", r.ID, r.Err)

@@ -1,10 +1,13 @@
 package detail
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/overview"
@@ -46,7 +49,7 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 	if j.UncleanExits > 0 {
 		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
 	}
-	return [][2]string{
+	rows := [][2]string{
 		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"group", plaintext.Line(j.Group)},
 		{"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
@@ -59,6 +62,50 @@ func JobRows(j client.Job, now time.Time) [][2]string {
 		{"moved", plaintext.Line(j.MoveReason)},
 		{"created", Moment(j.CreatedAt, now)}, {"ended", Moment(j.EndedAt, now)}, {"work", hashed(j.WorkSHA256)},
 	}
+	return slices.Insert(rows, 1+slices.IndexFunc(rows, func(r [2]string) bool { return r[0] == "failures" }), earlierErrors(j, now)...)
+}
+
+// Text returns the start of a payload, cut between two characters; ok is false if it is empty, not known
+// (a size below 0), or not text.
+func Text(p client.PayloadStart) (text string, ok bool) {
+	start := p.Start
+	for range utf8.UTFMax - 1 {
+		if int64(len(p.Start)) < p.Size && !utf8.Valid(start) {
+			start = start[:len(start)-1]
+		}
+	}
+	return string(start), len(start) > 0 && utf8.Valid(start) && !bytes.ContainsRune(start, 0)
+}
+
+// Payload is the start of a payload for people; empty for none, and if it is not known.
+func Payload(p client.PayloadStart) string {
+	text, ok := Text(p)
+	switch {
+	case p.Size <= 0:
+		return ""
+	case !ok:
+		return Size(p.Size) + " that are not text"
+	case int64(len(p.Start)) < p.Size:
+		return fmt.Sprintf("%s… (%s)", plaintext.Line(text), Size(p.Size))
+	}
+	return plaintext.Line(text)
+}
+
+// Delivery begins the names of the rows of a job's earlier errors.
+const Delivery = "delivery "
+
+// earlierErrors are the errors of the deliveries before the last one that failed, which the reason has.
+func earlierErrors(j client.Job, now time.Time) (rows [][2]string) {
+	for _, run := range j.Runs {
+		if run.Error != "" {
+			rows = append(rows, [2]string{Delivery + strconv.Itoa(run.Delivery), fmt.Sprintf("%s, %s: %s", Ago(run.EndedAt, now)+" ago",
+				plaintext.Line(run.Worker), plaintext.Line(run.Error))})
+		}
+	}
+	if j.Reason != "" && j.Status != client.StatusCancelled && len(rows) > 0 {
+		rows = rows[:len(rows)-1]
+	}
+	return rows
 }
 
 // stateInWords describes the state of the job, and how long it takes to hand over.
@@ -86,10 +133,14 @@ func needsInWords(j client.Job) string {
 
 // claimsInWords says how often the job was claimed.
 func claimsInWords(j client.Job, now time.Time) string {
-	if j.Deliveries == 0 {
-		return "none yet"
+	since := ""
+	if j.Again > 0 {
+		since = " since it was put again"
 	}
-	return fmt.Sprintf("%d, the last %s", j.Deliveries, Moment(j.ClaimedAt, now))
+	if j.Deliveries == j.Again {
+		return "none yet" + since
+	}
+	return fmt.Sprintf("%d%s, the last %s", j.Deliveries-j.Again, since, Moment(j.ClaimedAt, now))
 }
 
 // shownInputs is how many inputs of a job are named.

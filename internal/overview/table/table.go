@@ -26,6 +26,9 @@ type Column struct {
 
 	// Right aligns its cells to the right.
 	Right bool
+
+	// Middle cuts the middle of long cells, as of errors, whose end says why.
+	Middle bool
 }
 
 // Table is a table with a heading. The zero value of its rows is an empty table.
@@ -138,6 +141,9 @@ func line(cells []string, columns []Column, chosen, widths []int) string {
 	var b strings.Builder
 	for n, i := range chosen {
 		cell := Cut(cells[i], widths[i])
+		if long := []rune(cells[i]); columns[i].Middle && len(long) > widths[i] && widths[i] > 2 {
+			cell = string(long[:widths[i]/2-1]) + "…" + string(long[len(long)-(widths[i]-widths[i]/2):])
+		}
 		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		switch {
 		case columns[i].Right:

@@ -52,6 +52,17 @@ b�[31m`},
 	}
 }
 
+// TestMiddle: of a long error the end is kept.
+func TestMiddle(t *testing.T) {
+	t1 := New(Column{Name: "JOB"}, Column{Name: "REASON", Least: 4, Middle: true})
+	t1.Add("a", "exited with 1: ValueError")
+	for width, want := range map[int]string{40: "a    exited with 1: ValueError", 20: "a    exited…lueError", 3: "a    ex…ror"} {
+		if got := t1.Lines(width)[1]; got != want {
+			t.Errorf("width %d: %q, want %q", width, got, want)
+		}
+	}
+}
+
 // No line is wider than the terminal, down to the width of the first column.
 func TestLinesFit(t *testing.T) {
 	for width := 6; width < 80; width++ {

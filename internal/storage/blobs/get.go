@@ -71,11 +71,13 @@ func ReadRange(ctx context.Context, b *blob.Client, etag azcore.ETag, data []byt
 	return err
 }
 
-// Open returns the content of a blob with that ETag from offset on. Only ctx limits its time.
+// Open returns the content of a blob with that ETag, empty for any, from offset on. Only ctx limits its time.
 func (c Container) Open(ctx context.Context, name string, etag azcore.ETag, offset int64) (io.ReadCloser, error) {
-	reply, err := c.client.NewBlobClient(name).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range: blob.HTTPRange{Offset: offset}, AccessConditions: Same(etag),
-	})
+	o := blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset}}
+	if etag != "" {
+		o.AccessConditions = Same(etag)
+	}
+	reply, err := c.client.NewBlobClient(name).DownloadStream(ctx, &o)
 	if err != nil {
 		return nil, err
 	}

@@ -166,7 +166,7 @@ class Rows {
     const body = document.getElementById(id);
     if (!height) { body.replaceChildren(); return; }
     const cell = body.rows[0]?.cells[0] ?? body.insertRow().insertCell();
-    cell.colSpan = 9;
+    cell.colSpan = this.table.tHead.rows[0].cells.length;
     cell.style.height = `${height}px`;
   }
 
@@ -214,8 +214,31 @@ class Rows {
     this.table.setAttribute("aria-rowcount", total);
     this.place();
     tell();
+    if (picks) showPicked();
   }
 }
+
+// ---- Selected rows, also those that are not in the window of rows.
+
+const picks = document.getElementById("picks"), picked = new Set();
+
+function showPicked() {
+  for (const box of picks.querySelectorAll("[name=pick]")) box.checked = picked.has(box.value);
+  picks.toggleAttribute("data-picked", picked.size > 0);
+  picks.querySelector("output").textContent = `${picked.size} selected`;
+}
+picks?.addEventListener("change", ({ target }) => {
+  if (target.checked) picked.add(target.value);
+  else picked.delete(target.value);
+  showPicked();
+});
+picks?.addEventListener("reset", (event) => { event.preventDefault(); picked.clear(); showPicked(); });
+picks?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const body = new URLSearchParams({ session: picks.elements.session.value, do: event.submitter.value });
+  for (const id of picked) body.append("pick", id);
+  ask(picks.action, { method: "POST", body }, event.submitter);
+});
 
 let rows = null;
 const list = document.getElementById("jobs");
@@ -236,27 +259,31 @@ document.addEventListener("submit", (event) => {
 
 // ---- A change asks in a dialog; without the script it asks on a page of its own.
 
-document.addEventListener("click", async (event) => {
+async function ask(address, request, opener) {
+  const answer = await fetch(address, request).catch(() => null);
+  const asked = answer && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".ask");
+  if (!asked) { location.assign(request ? location.href : address); return; }
+  const dialog = document.createElement("dialog");
+  asked.querySelector("h1").id = "question";
+  dialog.setAttribute("aria-labelledby", "question");
+  dialog.append(document.importNode(asked, true));
+  dialog.addEventListener("close", () => { dialog.remove(); (opener.isConnected ? opener : document.getElementById("main")).focus(); });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+document.addEventListener("click", (event) => {
   const close = event.target.closest("dialog [data-close]");
   if (close) { event.preventDefault(); close.closest("dialog").close(); return; }
   const link = event.target.closest("a[data-ask]");
   if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
   event.preventDefault();
-  const answer = await fetch(link.href).catch(() => null);
-  const asked = answer && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".ask");
-  if (!asked) { location.assign(link.href); return; }
-  const dialog = document.createElement("dialog");
-  asked.querySelector("h1").id = "question";
-  dialog.setAttribute("aria-labelledby", "question");
-  dialog.append(document.importNode(asked, true));
-  dialog.addEventListener("close", () => { dialog.remove(); (link.isConnected ? link : document.getElementById("main")).focus(); });
-  document.body.append(dialog);
-  dialog.showModal();
+  ask(link.href, undefined, link);
 });
 
 // A form that changes something is sent once.
 document.addEventListener("submit", (event) => {
-  if (event.target.method !== "post") return;
+  if (event.target.method !== "post" || event.defaultPrevented) return;
   for (const button of event.target.querySelectorAll("button")) button.disabled = true;
 });
 

@@ -11,6 +11,7 @@
  * that are lost and an operator who requeues. CANCEL makes the operator cancel, and
  * name the job in the control document afterwards. SEARCH adds that many searches: a
  * worker claims a message that no other claims, to move its job or to leave it.
+ * PUT_AGAIN adds the job's owner, who puts a job that has ended again, once.
  *
  * ETags, claim tokens and write numbers grow without end, so they are not here.
  * What the protocol asks of them is: whether what an actor knows is still the
@@ -32,8 +33,8 @@
 #define STEPS 2
 
 #define OPERATOR WORKERS
-#define DESK (WORKERS + 1) /* the operator at the poison queue, or who requeues */
-#if defined(POISON_DESK) || defined(REQUEUE)
+#define DESK (WORKERS + 1) /* the operator at the poison queue, or who requeues, or the job's owner */
+#if defined(POISON_DESK) || defined(REQUEUE) || defined(PUT_AGAIN)
 #define ACTORS (WORKERS + 2)
 #define AGAIN_EXISTS
 #else
@@ -43,8 +44,8 @@
 
 /*
  * Messages of the job: the first, a second enqueue, one in another queue, and one
- * that replaces a lost message or that an operator puts. Of the last two even a
- * first delivery reads the record, since they say resume.
+ * that replaces a lost message or that an operator or the owner puts. Of the last two
+ * even a first delivery reads the record, since they say resume.
  */
 #define ORIGINAL 0
 #define DUPLICATE 1
@@ -96,6 +97,10 @@ byte holder[MESSAGES];  /* worker whose receipt counts */
 bool delivered[MESSAGES];
 byte posted;            /* messages on the poison queue */
 bool kept;              /* the record has endedat: a replay opened it, and no worker has claimed it */
+#ifdef PUT_AGAIN
+bool asked;             /* the owner's command has begun, and has not reported the job */
+bool anew;              /* the record's number is that of the message that the owner puts */
+#endif
 #ifdef CANCEL
 bool named;             /* the control document names the job as cancelled, and every worker reads that */
 #endif
@@ -107,7 +112,7 @@ byte searches = SEARCH;
 #endif
 
 byte i; /* scratch, in d_steps only */
-bool replays; /* the write being applied is a replay's or a purge's; in d_steps only */
+bool replays; /* the write being applied is a replay's, a purge's or the owner's; in d_steps only */
 
 #ifdef WITHOUT_CONDITION
 #define CONDITION(create, holds) true
@@ -124,6 +129,9 @@ bool replays; /* the write being applied is a replay's or a purge's; in d_steps 
  * message stands for the job.
  */
 #define another(x, y) (x != y && !gone(y))
+#ifdef PUT_AGAIN
+#define carriedOn(x) (another(x, AGAIN) || asked)
+#else
 #ifdef POISON_DESK
 #define carriedOn(x) (another(x, ORIGINAL) || another(x, DUPLICATE) || another(x, MOVED) || another(x, AGAIN) || posted > 0)
 #else
@@ -132,6 +140,21 @@ bool replays; /* the write being applied is a replay's or a purge's; in d_steps 
 #else
 #define carriedOn(x) another(x, MOVED)
 #endif
+#endif
+#endif
+
+/* A message of the run before the owner put the job again is obsolete. */
+#if defined(PUT_AGAIN) && !defined(OLD_COUNTS)
+#define past(x) (anew && x != AGAIN)
+#else
+#define past(x) false
+#endif
+
+/* An outcome is written over by a replay or purge of poison, or at the owner's request. */
+#ifdef PUT_AGAIN
+#define mayReopen true
+#else
+#define mayReopen (status == poison)
 #endif
 
 /* fault consumes one of the faults that may still happen. */
@@ -143,8 +166,17 @@ bool replays; /* the write being applied is a replay's or a purge's; in d_steps 
  */
 inline apply(toStatus, toOwner, toProgress, keepsToken)
 {
-	assert(!final(status) || (status == poison && replays)); /* nothing is written over an outcome, but by a replay or purge over poison */
+	assert(!final(status) || (mayReopen && replays)); /* nothing is written over an outcome, but by a replay or purge over poison, or by the owner */
+#ifdef PUT_AGAIN
+	assert(final(toStatus) || toProgress >= progress || replays); /* progress never goes backwards, but at the owner's request */
+	assert(!anew || toOwner == NOBODY || toOwner == AGAIN); /* no message of the run before writes the record of the new one */
+	if
+	:: replays -> anew = true; posted = 0 /* a poison message of the run before is obsolete too */
+	:: else
+	fi;
+#else
 	assert(final(toStatus) || toProgress >= progress); /* progress never goes backwards */
+#endif
 	kept = (replays && toStatus == open);
 	replays = false;
 	status = toStatus;
@@ -268,6 +300,7 @@ inline settle()
 	d_step {
 		if
 		:: status == none -> create = true; ruling = repeat
+		:: status != none && past(m) -> ruling = finish
 		:: else ->
 			if
 			:: author[p] == latest -> ruling = effective
@@ -418,11 +451,11 @@ end:	do
 		maybeCrash();
 		if
 		:: status == none -> create = true; ruling = repeat
-		:: final(status) -> ruling = finish
+		:: final(status) || past(m) -> ruling = finish
 #ifdef ANY_OWNER
 		:: status == open || status == running ->
 #else
-		:: status == open || (status == running && owner == m) ->
+		:: !past(m) && (status == open || (status == running && owner == m)) ->
 #endif
 			current[p] = true; at = progress; KNOW; ruling = repeat
 #ifdef REQUEUE
@@ -431,7 +464,7 @@ end:	do
 		:: status == running && owner != m && !gone(owner) -> ruling = putback
 #else
 #ifndef ANY_OWNER
-		:: status == running && owner != m -> ruling = putback
+		:: !past(m) && status == running && owner != m -> ruling = putback
 #endif
 #endif
 		fi;
@@ -527,7 +560,7 @@ over:	if
 #ifdef POISON_DESK
 	:: atomic { status == poison && posted < 3 -> maybeCrash(); posted++ }
 #else
-	:: atomic { status == poison && posted == 0 -> maybeCrash(); posted++ }
+	:: atomic { status == poison && posted == 0 && !past(m) -> maybeCrash(); posted++ }
 #endif
 	:: else
 	fi;
@@ -710,6 +743,56 @@ again:	skip
 }
 #endif
 
+#ifdef PUT_AGAIN
+/*
+ * Owner puts the job again once it has ended, and repeats the command until it reports
+ * the job: record, then the new message.
+ */
+proctype Owner()
+{
+	bool opened;
+
+end:	do
+	:: atomic { /* the read, once there is an outcome */
+		ended || asked ->
+		asked = true;
+		current[DESK] = true;
+		if
+		:: anew && !(status == open && !delivered[AGAIN]) -> break /* a worker has the job: the command says so */
+		:: anew && status == open && !delivered[AGAIN] -> opened = true
+		:: !anew -> opened = false
+		fi
+	}
+	if
+	:: opened
+	:: d_step { /* between read and write others write */
+		!opened && current[DESK] && final(status) -> replays = true; apply(open, NOBODY, 0, false); opened = true
+	}
+	:: !opened && !(current[DESK] && final(status))
+	:: d_step { /* lost or delayed: it looks again */
+		!opened && !flight[DESK].sent && fault;
+		flight[DESK].sent = true;
+		flight[DESK].holds = current[DESK];
+		flight[DESK].status = open;
+		flight[DESK].message = NOBODY;
+		flight[DESK].steps = 0
+	}
+	fi;
+	atomic {
+		if
+		:: opened && gone(AGAIN) -> message[AGAIN] = visible; holder[AGAIN] = NOBODY
+		:: opened && !gone(AGAIN)
+		:: opened && fault; goto again /* the owner's machine dies */
+		:: !opened -> goto again
+		fi;
+		break
+	}
+again:	skip
+	od;
+	asked = false
+}
+#endif
+
 #if defined(REQUEUE) && !defined(NOT_REPLACED)
 /*
  * Requeuer puts a message for a job that has a record and no message, as often as
@@ -727,8 +810,8 @@ end:	do
 #endif
 
 /* The job ends, and nothing is left of it on any queue. */
-#ifdef POISON_DESK
-#define ever <>[] /* and it stays so: a replay may begin again what had ended */
+#if defined(POISON_DESK) || defined(PUT_AGAIN)
+#define ever <>[] /* and it stays so: a replay, or the owner, may begin again what had ended */
 #else
 #define ever <>
 #endif
@@ -778,6 +861,10 @@ init {
 #ifdef POISON_DESK
 		run Net(DESK);
 		run Desk();
+#endif
+#ifdef PUT_AGAIN
+		run Net(DESK);
+		run Owner();
 #endif
 #if defined(REQUEUE) && !defined(NOT_REPLACED)
 		run Requeuer();

@@ -50,6 +50,13 @@ var mutations = []mutation{
 		run:         "^TestEveryCall$/^short_job$", pkg: crashpoints, sign: `a record that is done was written over`,
 	},
 	{
+		// The payload of the run before is gone: its message dead-letters the job.
+		name: "a message from before the job was put again counts",
+		file: "internal/checkpoint/record.go",
+		old:  "return again < r.Again", replacement: "return again < 0",
+		run: "^TestPutAgain$", pkg: hostile, sign: `want the second one's`,
+	},
+	{
 		// It was frozen, its job was given to another, and it comes back.
 		name: "a worker that was superseded writes on",
 		file: "internal/checkpoint/ruling.go",

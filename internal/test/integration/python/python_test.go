@@ -97,6 +97,16 @@ func testClient(t *testing.T, interpreter, connection string) {
 	t.Logf("client_test.py:\n%s", &output)
 
 	checkJobs(t, c)
+	_, ofAgain, _ := strings.Cut(output.String(), "ran-again ")
+	again, _, _ := strings.Cut(ofAgain, "\n")
+	j, err := c.Get(t.Context(), again)
+	var outcomes []string
+	for _, run := range j.Runs {
+		outcomes = append(outcomes, run.Outcome)
+	}
+	if want := []string{"done", "again", "done", "again", "done", "again", "poison"}; err != nil || !slices.Equal(outcomes, want) {
+		t.Errorf("job %s has the outcomes %q, %v, want %q", again, outcomes, err, want)
+	}
 	_, after, _ := strings.Cut(output.String(), "cancelled ")
 	id, _, _ := strings.Cut(after, "\n")
 	for end := time.Now().Add(5 * time.Minute); !forever.has(id); time.Sleep(100 * time.Millisecond) {
@@ -195,6 +205,14 @@ func (s *stoppedJobs) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
+// stores stores outputs and logs.
+func stores(ctx context.Context, j *job.Job) ([]byte, error) {
+	for n := range 200 {
+		job.Logger(ctx).InfoContext(ctx, "größer\\als\nlog", "n", n)
+	}
+	return nil, errors.Join(j.SendOutput(ctx, "a.txt", strings.NewReader("größe")), j.SendOutput(ctx, "sub/b.txt", strings.NewReader("")))
+}
+
 // readInputs returns the content of the input files by name.
 func readInputs(_ context.Context, j *job.Job) ([]byte, error) {
 	files := map[string]string{}
@@ -219,6 +237,7 @@ func startWorker(t *testing.T, forever *stoppedJobs) {
 		}),
 		"deadline": job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) { return json.Marshal(j.Deadline.UTC()) }),
 		"files":    job.HandlerFunc(readInputs),
+		"stores":   job.HandlerFunc(stores),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -257,10 +276,21 @@ func TestWheel(t *testing.T) {
 		need.Missing(t, "Python with pip and setuptools")
 	}
 	run("-m", "pip", "wheel", "./source", "--no-deps", "--no-index", "--no-build-isolation", "-q", "-w", "wheels")
+	var left []string
+	err := filepath.WalkDir(filepath.Join(folder, "source"), func(path string, d os.DirEntry, err error) error {
+		if name := d.Name(); d.IsDir() && (name == "build" || name == "__pycache__" || strings.HasSuffix(name, ".egg-info")) {
+			left = append(left, path)
+		}
+		return err
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("the build leaves %q in the source, %v", left, err)
+	}
 	run("-m", "pip", "install", "--no-deps", "--no-index", "-q", "--target", "site", "--find-links", "wheels", "spotworker")
 	got := run("-c", "import sys; sys.path.insert(0, 'site'); import os, spotworker, spotworker.client as c; "+
-		"folder = os.path.dirname(spotworker.__file__); print(folder, spotworker.job.__name__, c.Client.__name__, os.listdir(folder))")
-	for _, want := range []string{filepath.Join("site", "spotworker"), "job Client", "py.typed"} {
+		"folder = os.path.dirname(spotworker.__file__); print(folder, spotworker.job.__name__, c.Client.__name__, os.listdir(folder)); "+
+		"import importlib.metadata as m; print('one version' if m.version('spotworker') == spotworker.__version__ else m.version('spotworker'))")
+	for _, want := range []string{filepath.Join("site", "spotworker"), "job Client", "py.typed", "one version"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("installed package says %q, want %q in it", got, want)
 		}

@@ -113,6 +113,22 @@ func TestChanges(t *testing.T) {
 	b.sound("outcome")
 	await(t, c, "epoch-run-000007", client.StatusCancelled)
 
+	at("/jobs?sort=id")
+	script[bool](b, `document.querySelectorAll("[name=pick]").forEach((box) => box.value.startsWith("alps") && box.click()), true`)
+	b.eventually(`document.querySelector("#picks output").textContent === "2 selected"`)
+	for _, s := range screens {
+		b.look(s)
+		b.shoot("change-selected-" + s.name)
+		b.sound("selected rows on " + s.name)
+	}
+	b.look(screens[0])
+	b.press("#picks button", "Replay…")
+	b.eventually(`document.querySelector("dialog[open] h1")?.textContent === "Replay 2 jobs?"`)
+	b.press("dialog button", "Replay 2 jobs")
+	b.eventually(`location.pathname.startsWith("/changed/") && document.body?.textContent.includes("2 replayed")`)
+	await(t, c, "alps-frame-0042", client.StatusPoison)
+	await(t, c, "alps-frame-0043", client.StatusPoison)
+
 	at("/poison")
 	b.press("a.button", "Replay 2…")
 	b.press("dialog button", "Replay 2 jobs")

@@ -3,10 +3,13 @@
 package web_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/spotworker/spotworker/internal/test/proof"
 )
@@ -110,10 +113,18 @@ func TestControls(t *testing.T) {
 	}
 }
 
-// happens waits until what the page shows differs from before.
+// happens waits until what the page shows differs from before, or another page is being loaded.
 func happens(b *browser, shown, before string) bool {
 	for range 60 {
-		if script[string](b, shown) != before {
+		now := before
+		b.within("look at the page", func(ctx context.Context) (err error) {
+			now, err = chromedp.Run(ctx, chromedp.Evaluate[string](shown, chromedp.EvalAwaitPromise))
+			if err != nil && strings.Contains(err.Error(), "navigated") {
+				return nil
+			}
+			return err
+		})
+		if now != before {
 			return true
 		}
 		time.Sleep(50 * time.Millisecond)

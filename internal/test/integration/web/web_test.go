@@ -45,7 +45,7 @@ func echo(ctx context.Context, j *job.Job) ([]byte, error) {
 
 // pages are the pages, by name.
 var pages = [][2]string{{"now", "/"}, {"jobs", "/jobs"}, {"narrow", "/jobs?status=running&kind=train&sort=fraction"},
-	{"job", "/job/" + storyID}, {"journey", "/job/" + journeyID}, {"workers", "/workers"}, {"poison", "/poison"},
+	{"job", "/job/" + storyID}, {"journey", "/job/" + journeyID}, {"waiting", "/waiting"}, {"workers", "/workers"}, {"poison", "/poison"},
 	{"costs", "/costs"}, {"unknown", "/job/no-such-job"}}
 
 // TestScreens: each page, on a phone and on desktops, light and dark, with twelve jobs and, in full, with none and many,

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestWaiting lists the messages at the front of each queue, and none that is hidden.
+func TestWaiting(t *testing.T) {
+	b := setup(t)
+	for _, spec := range []Spec{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k", Group: "g"}, {ID: "later", Kind: "k", Delay: time.Hour},
+		{ID: "c", Kind: "k", OnDemand: true}} {
+		if _, err := b.Put(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.stores.Queue.PutUnchanged(t.Context(), "of another program"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Waiting(t.Context())
+	jobs, onDemand := b.stores.Names.Queue, b.stores.Names.OnDemand
+	want := []Waiting{{Queue: jobs, Place: 1, ID: "a", Kind: "k"}, {Queue: jobs, Place: 2, ID: "b", Kind: "k", Group: "g"},
+		{Queue: jobs, Place: 3}, {Queue: onDemand, Place: 1, ID: "c", Kind: "k"}}
+	if len(got) == 4 && len(got[2].ID) == 36 {
+		got[2].ID = "" // of the message
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Waiting{}, "Waited")); err != nil || diff != "" {
+		t.Errorf("Waiting: %v (-want +got)\n%s", err, diff)
+	}
+}
+
+// TestPayloadStart finds the payload of a job where it is, and says nothing where none is.
+func TestPayloadStart(t *testing.T) {
+	b := setup(t)
+	long := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
+	inputs := []job.Input{{Container: "data", Blob: "a.csv"}}
+	for _, spec := range []Spec{{ID: "small", Payload: map[string]int{"n": 1}}, {ID: "none"}, {ID: "large", Payload: long},
+		{ID: "with-inputs", Payload: long, Inputs: inputs}} {
+		spec.Kind, spec.Group = "k", "g"
+		if _, err := b.Put(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead := queue.Envelope{ID: "dead", Kind: "k", Payload: queue.BytesPayload([]byte("why"))}
+	text, err := dead.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: "dead", Kind: "k", PayloadHash: dead.Work()}, "worker")
+	if err == nil {
+		err = claim.Poison(t.Context(), checkpoint.Snapshot{}, "no")
+	}
+	if err == nil {
+		p := queue.Poison{ID: "dead", Kind: "k", Reason: "no", PoisonedAt: time.Now(), MessageID: "m", Body: text}
+		err = b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(when, id, start string, size int64, known bool) {
+		t.Helper()
+		j, err := b.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok, err := b.PayloadStart(t.Context(), j)
+		if err != nil || ok != known || string(got.Start) != start || got.Size != size {
+			t.Errorf("%s, PayloadStart of %s = %q of %d, %t, %v; want %q of %d, %t", when, id, got.Start, got.Size, ok, err, start, size, known)
+		}
+	}
+	expect("waiting", "small", `{"n":1}`, 7, true)
+	expect("waiting", "none", "", 0, true)
+	expect("waiting", "large", string(long[:512]), int64(len(long)), true)
+	expect("waiting", "with-inputs", string(long[:512]), int64(len(long)), true)
+	expect("in the poison queue", "dead", "why", 3, true)
+	if _, err := b.stores.Queue.Claim(t.Context(), queue.MaxClaim, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	expect("claimed", "small", "", 0, false)
+	expect("claimed", "large", string(long[:512]), int64(len(long)), true)
+	done := b.seed(t, "done", StatusDone).Record()
+	b.server.ResetCounts()
+	if _, ok, err := b.PayloadStart(t.Context(), jobOf(done)); ok || err != nil || len(b.server.Counts()) > 0 {
+		t.Errorf("PayloadStart of a job that is done = %t, %v, with the calls %v; want none", ok, err, b.server.Counts())
+	}
+}
