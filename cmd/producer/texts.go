@@ -37,6 +37,7 @@ var texts = cli.Texts{
 		"put, for one call more each, and none for ids of your own.",
 	"about_on_demand": "Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not " +
 		"evicted.",
+	"about_urgent":    "Put the jobs before those that wait. Of four claims, workers leave one to the others.",
 	"about_take_over": "Let jobs that are recorded as running start again at once: their worker is known to be dead.",
 	"about_known_kinds": "Enqueue no job of a kind that no live worker has, by the workers' heartbeats. Without it there is a " +
 		"warning for each such kind, since a worker may come later.",

@@ -82,7 +82,7 @@ class Spec:
     however often it is put: the id is 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end.
     The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; max_failures
     is how many failures in a row end the job, 1 for no second attempt; delay is how many seconds the
-    job waits before its first run, 7 days at most. inputs are the files that
+    job waits before its first run, 7 days at most. An urgent job comes before those that wait. inputs are the files that
     the job needs, as in docs/jobs.md.
     """
 
@@ -95,6 +95,7 @@ class Spec:
     max_silence: int = 0
     max_failures: int = 0
     delay: int = 0
+    urgent: bool = False
     inputs: Optional[List[Dict[str, str]]] = None
 
 
@@ -228,7 +229,8 @@ class Client:
     def _put(self, spec: Spec) -> Tuple[str, str]:
         envelope, payload = _envelope(spec)
         id = envelope["id"]
-        queue = self._queues.get_queue_client(_shard(self._queue, id, self._shards()))
+        queue = self._queues.get_queue_client(
+            self._queue + "-first" if spec.urgent else _shard(self._queue, id, self._shards()))
         status = ""
         if spec.id is not None:
             status = self._existing(id, spec, payload)
