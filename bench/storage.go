@@ -107,7 +107,7 @@ func (c *storageCommand) fill(ctx context.Context, server *storage.Server) error
 		return err
 	}
 	n := names()
-	for _, name := range []string{n.Queue, n.OnDemand, n.Poison} {
+	for _, name := range []string{n.Queue, n.First, n.OnDemand, n.Poison} {
 		if err := queue.New(account.Queue(name), name).Create(ctx); err != nil {
 			return err
 		}

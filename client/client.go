@@ -163,5 +163,5 @@ func (c *Client) Create(ctx context.Context) error {
 	for _, name := range s.ContainerNames() {
 		containers[name] = s.Account.Container(name)
 	}
-	return c.failure(ctx, producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers), toWrite)
+	return c.failure(ctx, producer.Create(ctx, s.AllQueues(), containers), toWrite)
 }

@@ -83,7 +83,7 @@ type CancelOptions struct {
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
 	queues := func(ctx context.Context) ([]*queue.Queue, error) {
 		err := c.readShards(ctx)
-		return append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand), err
+		return c.stores.JobQueues(), err
 	}
 	canceller := &operate.Canceller{
 		Records: c.stores.Records, Control: c.stores.Control, Queues: queues,
@@ -220,7 +220,7 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 // cleaner removes old jobs.
 func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 	return &operate.Cleaner{
-		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
+		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queues: c.stores.JobQueues,
 		Poison:    c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {

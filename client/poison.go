@@ -198,7 +198,7 @@ func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResul
 // poison is the access to the poison queue.
 func (c *Client) poison() *operate.PoisonQueue {
 	return &operate.PoisonQueue{
-		Poison: c.stores.Poison, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
+		Poison: c.stores.Poison, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Queues: c.stores.JobQueues,
 		Payloads: c.stores.Payloads, Records: c.stores.Records, Name: c.name,
 	}
 }

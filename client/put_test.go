@@ -55,6 +55,12 @@ func TestPut(t *testing.T) {
 		!e.Deadline.Equal(deadline) || e.MaxRun != time.Hour || e.MaxSilence != time.Minute || e.Estimate != 2*time.Hour || e.ChosenID {
 		t.Errorf("message = %+v, want the job", e)
 	}
+	if _, err := b.Put(t.Context(), Spec{Kind: "thumbnail", Urgent: true}); err != nil || len(b.messages(t, "spotworker-jobs-first")) != 1 {
+		t.Errorf("Put of an urgent job = %v, want it on its queue", err)
+	}
+	if err := (Spec{Kind: "thumbnail", Urgent: true, OnDemand: true}).Validate(); err == nil {
+		t.Error("Validate of an urgent job on demand = nil, want an error")
+	}
 }
 
 // TestPutAgain: an id has one outcome, and the work it stands for.

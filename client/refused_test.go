@@ -163,8 +163,8 @@ func TestEveryRefusalIsReported(t *testing.T) {
 	numbers := []string{"GetQueueMetadata spotworker-jobs"}
 	quiet := map[string][]string{"PutMany": numbers, "Requeue": numbers, "Replay": numbers,
 		"Put": append(numbers, "GetBlobProperties spotworker-jobs"),
-		"Cancel": append(numbers, "GetQueueMetadata spotworker-jobs-ondemand", "PeekMessages spotworker-jobs",
-			"PeekMessages spotworker-jobs-ondemand"),
+		"Cancel": append(numbers, "GetQueueMetadata spotworker-jobs-first", "GetQueueMetadata spotworker-jobs-ondemand",
+			"PeekMessages spotworker-jobs", "PeekMessages spotworker-jobs-first", "PeekMessages spotworker-jobs-ondemand"),
 		"ListPoison":    {"UpdateMessage spotworker-jobs-poison"},
 		"PoisonDetails": {"GetQueueMetadata spotworker-jobs-poison"}}
 	for name := range (&rig{Client: &Client{}}).changes(t) {

@@ -336,7 +336,7 @@ func activityOf(r activity.Report) *Activity {
 // Waited returns for how long the message at the front of one of the deployment's queues
 // has been there, in one call; 0 if none is visible. name is the name of a [Queue].
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
-	queues := append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand, c.stores.Poison)
+	queues := c.stores.AllQueues()
 	i := slices.IndexFunc(queues, func(q *queue.Queue) bool { return q.Name() == name })
 	if i < 0 {
 		return 0, fmt.Errorf("queue %q is none of this deployment", name)
@@ -350,6 +350,7 @@ func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error)
 // Queues are the queues of a deployment.
 type Queues struct {
 	Jobs     Queue // jobs for any VM, all of Shards together
+	First    Queue // jobs for any VM that are done before those of Jobs
 	OnDemand Queue // jobs for VMs of regular priority
 	Poison   Queue // jobs that were dead-lettered
 
@@ -388,6 +389,7 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	var main Queue
 	err := count(ctx, []counted{
 		{s.Queue.Name(), s.Jobs.Depth, &main}, // with it the number of the others
+		{s.First.Name(), s.First.Depth, &all.First},
 		{s.OnDemand.Name(), s.OnDemand.Depth, &all.OnDemand},
 		{s.Poison.Name(), s.Poison.Depth, &all.Poison},
 	})

@@ -65,15 +65,15 @@ func TestQueues(t *testing.T) {
 	b.server.ResetCounts()
 	got, err := b.Queues(t.Context())
 	want := Queues{
-		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1},
-		Poison: Queue{"spotworker-jobs-poison", true, 0},
+		Jobs: Queue{"spotworker-jobs", true, 3}, First: Queue{"spotworker-jobs-first", true, 0},
+		OnDemand: Queue{"spotworker-jobs-ondemand", true, 1}, Poison: Queue{"spotworker-jobs-poison", true, 0},
 		Shards: []Queue{{"spotworker-jobs", true, 3}}, PutOver: 1,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("Queues: %v (-want +got)\n%s", err, diff)
 	}
-	if n := b.server.Counts()[storage.OpGetQueueMetadata]; n != 3 {
-		t.Errorf("%d calls, want 3", n)
+	if n := b.server.Counts()[storage.OpGetQueueMetadata]; n != 4 {
+		t.Errorf("%d calls, want 4", n)
 	}
 	bare := setupBare(t, Options{Prefix: "none"})
 	if got, err := bare.Queues(t.Context()); err != nil || got.Jobs.Exists || got.Jobs.Name != "none-jobs" {

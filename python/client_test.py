@@ -50,6 +50,10 @@ class TestClient(unittest.TestCase):
         at = self.client.wait(id, PATIENCE).json()
         self.assertEqual(at, deadline.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
+    def test_urgent(self):
+        id = self.client.put("echo", 1, urgent=True)
+        self.assertEqual(self.client.wait(id, PATIENCE).json(), 1)
+
     def test_command(self):
         id = self.client.command(["sh", "-c", "echo ü"], {"A": "1"}, kind="echo", gpus=1, max_failures=1)
         self.assertEqual(self.client.wait(id, PATIENCE).json(), {"argv": ["sh", "-c", "echo ü"], "environment": {"A": "1"}, "gpus": 1})

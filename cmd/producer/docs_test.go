@@ -59,7 +59,7 @@ func TestExamplesOfWhatIsNotThere(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"urgent-jobs": {"frame-7"}, "spotworker-jobs": {"frame-1", "film-7", "report-" + today},
+		"spotworker-jobs-first": {"frame-7"}, "spotworker-jobs": {"frame-1", "film-7", "report-" + today},
 	} {
 		ids := map[string]bool{}
 		for _, m := range server.Messages(name) {

@@ -127,6 +127,7 @@ type flags struct {
 	Estimate   time.Duration `help:"${about_estimate}" default:"0s" group:"Jobs" env:"-"`
 	Group      string        `help:"${about_group}" group:"Jobs" placeholder:"NAME" env:"-"`
 	OnDemand   bool          `help:"${about_on_demand}" group:"Jobs" env:"-"`
+	Urgent     bool          `help:"${about_urgent}" group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"${about_take_over}" group:"Jobs" env:"-"`
 	Again      bool          `help:"${about_again}" group:"Jobs" env:"-"`
 	KnownKinds bool          `help:"${about_known_kinds}" group:"Jobs" env:"-"`
@@ -173,7 +174,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns the settings of the flags for every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Group: f.Group,
+	return producer.Spec{OnDemand: f.OnDemand, Urgent: f.Urgent, Group: f.Group,
 		Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
 }
 
@@ -210,6 +211,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
+	case f.OnDemand && f.Urgent:
+		err = errors.New("--on-demand and --urgent name two queues: leave one of them out")
 	case f.checkJobs() != nil:
 		err = f.checkJobs()
 	case f.Again && f.TakeOver:

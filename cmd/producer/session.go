@@ -53,7 +53,7 @@ func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 func specOf(s producer.Spec) client.Spec {
 	out := client.Spec{
 		Where: s.Where, ID: s.ID, Kind: s.Kind, Inputs: s.Inputs, Delay: s.Delay, Deadline: s.Deadline,
-		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Estimate: s.Estimate, OnDemand: s.OnDemand, Group: s.Group,
+		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Estimate: s.Estimate, OnDemand: s.OnDemand, Urgent: s.Urgent, Group: s.Group,
 	}
 	switch data, _ := s.Payload.Inline(); {
 	case s.Payload.IsJSON():
@@ -93,8 +93,11 @@ func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	q := queues.Jobs
-	if s.flags.OnDemand {
+	switch {
+	case s.flags.OnDemand:
 		q = queues.OnDemand
+	case s.flags.Urgent:
+		q = queues.First
 	}
 	if !q.Exists {
 		s.report.note("queue %s does not exist yet; it would be created", q.Name)
@@ -171,8 +174,11 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 // queueName returns the name of the queue for the jobs.
 func (s *session) queueName() string {
 	names := s.flags.Names()
-	if s.flags.OnDemand {
+	switch {
+	case s.flags.OnDemand:
 		return names.OnDemand
+	case s.flags.Urgent:
+		return names.First
 	}
 	return names.Queue
 }

@@ -37,6 +37,7 @@ var texts = cli.Texts{
 		"put, for one call more each, and none for ids of your own.",
 	"about_on_demand": "Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not " +
 		"evicted.",
+	"about_urgent":    "Put the jobs before those that wait. Of four claims, workers leave one to the others.",
 	"about_take_over": "Let jobs that are recorded as running start again at once: their worker is known to be dead.",
 	"about_again": "Run a job of a given id that has ended again, from scratch, maybe with another payload; its result is " +
 		"replaced. One that waits or runs is an error.",

@@ -118,7 +118,7 @@ func emptyWorld(server *storage.Server) (*world, error) {
 	}
 	w.stores = deployment.StoresOf(account, names)
 	w.beats = &heartbeats{store: w.stores.Workers, last: map[string]presence.Presence{}}
-	for _, q := range []*queue.Queue{w.stores.Queue, w.stores.OnDemand, w.stores.Poison} {
+	for _, q := range w.stores.AllQueues() {
 		if err := q.Create(context.Background()); err != nil {
 			return nil, err
 		}

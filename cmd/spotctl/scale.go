@@ -113,7 +113,7 @@ func (c *scaleCommand) facts(ctx context.Context, deployment *client.Client) (sc
 	if err != nil {
 		return scale.Facts{}, err
 	}
-	from, messages := queues.Shards, queues.Jobs.Messages
+	from, messages := queues.Shards, queues.Jobs.Messages+queues.First.Messages
 	if c.OnDemand {
 		from, messages = []client.Queue{queues.OnDemand}, queues.OnDemand.Messages
 	}

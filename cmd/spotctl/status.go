@@ -217,7 +217,8 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 	}
 	if s.Has(overview.PartQueues) {
 		l.Queues = map[string]queueLine{}
-		for name, q := range map[string]client.Queue{"jobs": s.Queues.Jobs, "ondemand": s.Queues.OnDemand, "poison": s.Queues.Poison} {
+		for name, q := range map[string]client.Queue{"jobs": s.Queues.Jobs, "first": s.Queues.First, "ondemand": s.Queues.OnDemand,
+			"poison": s.Queues.Poison} {
 			line := queueLine{Name: q.Name, Messages: q.Messages}
 			if waited := s.Waits[q.Name]; waited > 0 {
 				line.Oldest = new(waited.Seconds())

@@ -26,7 +26,7 @@ func checkNames(d deployment, tell report) {
 		return
 	}
 	for key, want := range map[string]string{
-		"queue": names.Queue, "onDemand": names.OnDemand, "poison": names.Poison,
+		"queue": names.Queue, "first": names.First, "onDemand": names.OnDemand, "poison": names.Poison,
 		"records": names.Records, "payloads": names.Payloads, "workers": names.Workers, "control": names.Control, "outputs": names.Outputs,
 	} {
 		source := text(at(named(d[foundation].Variables, "names"), key))

@@ -15,7 +15,7 @@ var wantGrants = []string{
 	// Microsoft asks for Contributor, and describes no writing.
 	"gallery-roles: container containerName: roles.blobDataContributor",
 
-	"worker-roles: queue names.jobs: roles.queueDataContributor for range(0, length(names.jobs))",
+	"worker-roles: queue concat(names.jobs, [names.first]): roles.queueDataContributor for range(0, 1 + length(names.jobs))",
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: queue names.poison: role for [roles.queueDataMessageSender, roles.queueDataReader]",
@@ -24,8 +24,8 @@ var wantGrants = []string{
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 
 	"worker-roles: container names.control: roles.blobDataReader",
-	"operator-roles: queue concat(names.jobs, [names.onDemand, names.poison]): " +
-		"roles.queueDataContributor for range(0, 2 + length(names.jobs))",
+	"operator-roles: queue concat(names.jobs, [names.first, names.onDemand, names.poison]): " +
+		"roles.queueDataContributor for range(0, 3 + length(names.jobs))",
 	"operator-roles: container concat([names.records, names.payloads, names.outputs, names.control, names.packages], " +
 		"map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 5 + length(dataContainers))",
 	"operator-roles: container names.workers: roles.blobDataReader",

@@ -20,7 +20,7 @@ var texts = Texts{
 	"about_log_format": "Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere.",
 	"about_client_id": "Client id of the identity to sign in with: a managed identity of the VM or, with AZURE_FEDERATED_TOKEN_FILE, " +
 		"the workload identity of a pod. Without it the developer's own sign-in is used.",
-	"about_queue": "Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs.",
+	"about_queue": "Queue of jobs, and with -first, -ondemand and -poison behind it the three beside it. Default: PREFIX-jobs.",
 }
 
 // fillTexts puts the texts into the help of commands, arguments and flags. It runs before

@@ -59,6 +59,7 @@ func onBench(t *testing.T, kinds job.Kinds, test func(t *testing.T, b *bench), c
 			Fleet: delivery.NewFleet(bed.Workers), Departure: drain.NewDeparture(), Drains: &drain.Set{}, Losses: noLosses{},
 			Observe: b.counter.Observe, Started: time.Now(),
 		}
+		b.config.Stores.First = nil // no job is put before others
 		for _, f := range change {
 			f(b)
 		}

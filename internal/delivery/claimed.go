@@ -102,8 +102,11 @@ func (c *claimed) ref() checkpoint.Delivery {
 	}
 }
 
-// isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (c *claimed) isOnDemand() bool { return c.lease.Queue().Name() == c.env.Stores.OnDemand.Name() }
+// isOn reports whether the job's message is on a queue, which is nil if there is none.
+func (c *claimed) isOn(q *queue.Queue) bool { return q != nil && c.lease.Queue().Name() == q.Name() }
+
+// isOnDemand reports whether the job is on the on-demand queue already.
+func (c *claimed) isOnDemand() bool { return c.isOn(c.env.Stores.OnDemand) }
 
 // sincePut is for how long the job has been there, by the service's clock except where
 // the message says when the job was put.

@@ -306,38 +306,48 @@ func (s *settlement) whyMove(ctx context.Context, out *outcome, interruptions in
 	return word, why
 }
 
-// move puts the job on the on-demand queue if that is where it belongs, and
-// reports whether it is there, so that the old message is to be deleted. The
-// record is open by now. A move that fails leaves the job where it is, to be
-// moved the next time. If only the reply is lost, two messages exist; the record admits
-// one.
+// move puts the job on the queue where it belongs, the on-demand queue or the queue First, and
+// reports whether it is there, so that the old message is to be deleted. The record is open by now. A
+// move that fails leaves the job where it is, to be moved the next time. If only the reply is lost,
+// two messages exist; the record admits one.
 func (s *settlement) move(ctx context.Context, out *outcome) bool {
-	if s.moved || s.own == nil {
-		return s.moved
+	if s.movedTo != nil || s.own == nil {
+		return s.movedTo != nil
 	}
 	interruptions := s.own.claim.Record().Interruptions
 	word, why := s.whyMove(ctx, out, interruptions)
+	stop := job.StopOf(ctx)
+	ctx, cancel := drain.Outlive(s.tries.In(ctx), drain.UntilMoves)
+	defer cancel()
 	if word == "" {
-		return false
+		return s.moveFirst(ctx, stop)
 	}
 	if !s.env.moveRest.mayTry(time.Now()) {
 		s.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue",
 			s.lease.Queue().Name())
 		return false
 	}
-	ctx, cancelMoves := drain.Outlive(s.tries.In(ctx), drain.UntilMoves)
-	defer cancelMoves()
-	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
-	defer cancel()
-	if err := s.env.Stores.OnDemand.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {
-		s.env.moveRest.failed(time.Now())
-		s.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
+	if !s.putOn(ctx, s.env.Stores.OnDemand, &s.env.moveRest) {
 		return false
 	}
-	s.moved = true
 	s.env.Observe(observe.Moved{Reason: word})
 	s.log.InfoContext(ctx, "job put on the on-demand queue", "queue", s.env.Stores.OnDemand.Name(), "interruptions", interruptions,
 		"reason", why)
+	return true
+}
+
+// putOn puts a message on another queue that replaces the job's, and reports whether it did. If it
+// did not, moves there pause.
+func (s *settlement) putOn(ctx context.Context, to *queue.Queue, moves *rest) bool {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if err := to.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {
+		moves.failed(time.Now())
+		s.log.WarnContext(ctx, "job not moved to another queue; it stays on its own until it is interrupted again", "queue", to.Name(),
+			"error", err)
+		return false
+	}
+	s.movedTo = to
 	return true
 }
 
@@ -353,4 +363,6 @@ func (r *rest) mayTry(now time.Time) bool {
 	return until == nil || !now.Before(*until)
 }
 
-func (r *rest) failed(now time.Time) { r.pausedUntil.Store(new(now.Add(movePause))) }
+func (r *rest) failed(now time.Time) { r.pause(now.Add(movePause)) }
+
+func (r *rest) pause(until time.Time) { r.pausedUntil.Store(&until) }

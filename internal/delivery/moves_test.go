@@ -114,7 +114,7 @@ func TestMoveThatFails(t *testing.T) {
 		if b.onDemand() != 0 || b.visible() != 3 || puts.Load() == 0 || b.counter.WithPrefix("moved") != 0 {
 			t.Errorf("%d jobs moved, %d visible after %d puts; want none, all 3", b.onDemand(), b.visible(), puts.Load())
 		}
-		failed := b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again")
+		failed := b.lines("job not moved to another queue; it stays on its own until it is interrupted again")
 		rested := b.lines("job stays on its queue: moving another one to the on-demand queue has just failed")
 		if failed == 0 || failed+rested != 3 {
 			t.Errorf("%d moves failed and %d were left out, want 3 together", failed, rested)
@@ -372,7 +372,7 @@ func TestClaimAfterAMoveThatFailed(t *testing.T) {
 				b.putDue("second", 45*time.Minute)
 				time.Sleep(time.Second)
 				next := b.claim()
-				if b.begin(lease)(); b.lines("job not moved to the on-demand queue; it stays on its own until it is interrupted again") != 1 {
+				if b.begin(lease)(); b.lines("job not moved to another queue; it stays on its own until it is interrupted again") != 1 {
 					t.Fatal("the first job does not try to move")
 				}
 				end()

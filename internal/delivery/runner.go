@@ -38,8 +38,8 @@ const parallelWrites = 32
 // Settings are the settings of deliveries. The configuration of a worker holds them, and all parts
 // of the worker share them.
 type Settings struct {
-	// Stores are the queues and containers of the deployment. Without a queue OnDemand jobs
-	// are not moved, and without Outputs or Logs they store no files or keep no logs.
+	// Stores are the queues and containers of the deployment. Without a queue OnDemand or First
+	// jobs are not moved there, and without Outputs or Logs they store no files or keep no logs.
 	Stores *deployment.Stores
 
 	// Kinds are the handlers.
@@ -105,6 +105,9 @@ type Parts struct {
 	// Place returns the queue for a follow-up job of a handler.
 	Place func(id string) *queue.Queue
 
+	// Slots is how many jobs the worker runs at once.
+	Slots int
+
 	Fleet     *Fleet // the heartbeats of all workers
 	Departure *drain.Departure
 	Drains    *drain.Set
@@ -133,6 +136,9 @@ type Runner struct {
 	logKeeper *joblog.Keeper
 	renewals  *renewal.Set
 	moveRest  rest // of moves to the on-demand queue
+	firstRest rest // of moves to the queue First
+	counts    counts
+	runs      average // of how long jobs run that are done
 
 	active        *active.Set
 	running       running.Set

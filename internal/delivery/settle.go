@@ -27,7 +27,8 @@ type settlement struct {
 	leftOut     bool // the last state could not be recorded
 	replaced    bool // a new message on the same queue replaced this one
 	deadLetter  bool // the poison queue has the message
-	moved       bool // a message on the on-demand queue replaced this one
+
+	movedTo *queue.Queue // the queue of the message that replaced this one on another; nil if none did
 
 	verdict    deadline.Verdict // whether the job will meet its deadline, before its record was released
 	moveReason *string          // why the release moves the job, empty if it does not; nil before that is known
@@ -156,7 +157,7 @@ func (s *settlement) deleteMessage() error {
 
 // release hands an interrupted job to another worker: first the record with the last
 // state, then the message. That becomes visible at once unless the handler took a
-// break, or is replaced by one on the on-demand queue. A state that cannot be sent in
+// break, or is replaced by one on another queue. A state that cannot be sent in
 // time is left out.
 func (s *settlement) release(ctx context.Context, out *outcome) error {
 	if !s.endRecorded {
@@ -451,7 +452,7 @@ func (s *settlement) reportOutcome(out *outcome) (word string) {
 		s.env.Observe(observe.LeftOut{})
 	}
 	word = outcomeWords[out.action]
-	if s.moved { // only a release moves a job
+	if s.movedTo != nil && s.movedTo == s.env.Stores.OnDemand { // only a release moves a job
 		word = observe.EndedMoved
 	}
 	s.reportRun(out.action)
@@ -472,6 +473,7 @@ func (s *settlement) reportRun(did action) {
 		r := s.own.claim.Record()
 		exits := max(r.Claims()-1-r.Interruptions-r.FailuresTotal, 0)
 		s.env.running.Done(kind, s.runTime())
+		s.env.runs.add(s.runTime())
 		tell(observe.Committed{Kind: kind, SincePut: s.sincePut(), Ran: s.runTime(), Interruptions: r.Interruptions, Exits: exits})
 	case retryLater, poison, reject:
 		tell(observe.Failed{Kind: kind, Class: cmp.Or(s.failure, failureWithoutRun[did])})

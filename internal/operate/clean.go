@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,8 +49,8 @@ type Cleaner struct {
 	Records          *checkpoint.Store
 	Logs             *joblog.Store
 	Outputs          *outputs.Store
-	Queue            queue.Jobs
-	OnDemand, Poison *queue.Queue
+	Queues           func() []*queue.Queue // that may have messages of jobs
+	Poison           *queue.Queue
 	OlderThan        time.Duration // at least [MinCleanAge]
 	Select           func(checkpoint.Record) bool
 	SkipOrphanedLogs bool // because the selection cannot judge them
@@ -109,7 +108,7 @@ func (c *Cleaner) check(ctx context.Context) error {
 			"such a message from starting it again",
 			ErrTooYoung, days(c.OlderThan), days(MinCleanAge), days(queue.MaxDelay))
 	}
-	for _, q := range append(slices.Clip(c.Queue.All()), c.OnDemand) {
+	for _, q := range c.Queues() {
 		messages, err := q.Peek(ctx, queue.MaxClaim)
 		if queueerror.HasCode(err, queueerror.QueueNotFound) {
 			continue

@@ -54,7 +54,7 @@ func (b *rig) cleaner(t *testing.T) *Cleaner {
 	t.Helper()
 	s := b.connect(t, b.link)
 	return &Cleaner{
-		Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, OlderThan: MinCleanAge,
+		Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queues: s.JobQueues, Poison: s.Poison, OlderThan: MinCleanAge,
 	}
 }
 

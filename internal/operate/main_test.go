@@ -43,7 +43,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 		}
 		b := &rig{server: storage.New(storage.Options{}), names: names}
 		b.stores = b.connect(t, b.server.Transport())
-		for _, q := range []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison} {
+		for _, q := range b.stores.AllQueues() {
 			if err := q.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -72,8 +72,8 @@ func (b *rig) restart(t *testing.T) {
 	t.Helper()
 	b.link = &link{next: b.server.Transport()}
 	s := b.connect(t, b.link)
-	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
-		Name: "spotctl@test"}
+	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Queues: s.JobQueues, Payloads: s.Payloads,
+		Records: s.Records, Name: "spotctl@test"}
 	b.told = nil
 }
 

@@ -85,7 +85,7 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age, Inputs: inputs, HasInputs: inputs != nil || r.Inputs == ""})
 		}
 	}
-	visible, err := lookAt(ctx, append(slices.Clip(p.Queue.All()), p.OnDemand)...)
+	visible, err := lookAt(ctx, p.Queues()...)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ type PoisonQueue struct {
 	Poison, OnDemand *queue.Queue
 	Queue            queue.Jobs
 
+	// Queues returns the queues that may have messages of jobs.
+	Queues func() []*queue.Queue
+
 	Payloads *queue.Payloads
 	Records  *checkpoint.Store
 

@@ -20,7 +20,7 @@ func onShards(t *testing.T, test func(t *testing.T, b *rig)) {
 		if err := Resize(t.Context(), b.stores.Jobs, 3, 0, func(int) {}); err != nil {
 			t.Fatal(err)
 		}
-		b.Queue = b.stores.Jobs
+		b.Queue, b.Queues = b.stores.Jobs, b.stores.JobQueues
 		test(t, b)
 	})
 }
@@ -106,7 +106,7 @@ func TestOperatorsSeeAllShards(t *testing.T) {
 		}
 
 		time.Sleep(9 * 24 * time.Hour)
-		cleaner := &Cleaner{Records: b.stores.Records, Logs: b.stores.Logs, Queue: jobs, OnDemand: b.OnDemand, Poison: b.Poison,
+		cleaner := &Cleaner{Records: b.stores.Records, Logs: b.stores.Logs, Queues: b.Queues, Poison: b.Poison,
 			OlderThan: MinCleanAge, Select: func(checkpoint.Record) bool { return true }}
 		for i, q := range jobs.All() {
 			if _, err := cleaner.Clean(t.Context(), nil, nil); !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), "queue "+q.Name()+" ") {

@@ -49,7 +49,7 @@ func (s *Snapshot) untaken() (all []Finding) {
 	if !s.Has(PartQueues) || s.Count(client.Alive) == 0 {
 		return nil
 	}
-	for _, q := range append(s.jobQueues(), s.Queues.OnDemand) {
+	for _, q := range append(s.jobQueues(), s.Queues.First, s.Queues.OnDemand) {
 		taken := slices.ContainsFunc(s.Workers, func(w client.Worker) bool {
 			return w.Life() == client.Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
 		})

@@ -212,7 +212,7 @@ func (s *Snapshot) mayBeSteered() bool {
 
 // AllQueues returns the queues in the order of the screen.
 func (s *Snapshot) AllQueues() []client.Queue {
-	return append(s.jobQueues(), s.Queues.OnDemand, s.Queues.Poison)
+	return append(s.jobQueues(), s.Queues.First, s.Queues.OnDemand, s.Queues.Poison)
 }
 
 // jobQueues returns the queues that the jobs for any VM are on.
@@ -230,12 +230,12 @@ func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 	s.Waits = map[string]time.Duration{}
 	most := len(s.AllQueues())
 	if s.Records() > listed {
-		most--
+		most -= 2
 	}
 	var mu sync.Mutex // guards s.Waits
 	var group errgroup.Group
 	group.SetLimit(waitsAtOnce)
-	for _, q := range append(s.jobQueues(), s.Queues.Poison, s.Queues.OnDemand) {
+	for _, q := range append(s.jobQueues(), s.Queues.Poison, s.Queues.OnDemand, s.Queues.First) {
 		if q.Messages == 0 || most == 0 {
 			continue
 		}
@@ -320,7 +320,7 @@ func (s *Snapshot) Waiting() int {
 			held += w.Jobs
 		}
 	}
-	return max(0, s.Queues.Jobs.Messages+s.Queues.OnDemand.Messages-max(held, s.Jobs.ByStatus[client.StatusRunning]))
+	return max(0, s.Queues.Jobs.Messages+s.Queues.First.Messages+s.Queues.OnDemand.Messages-max(held, s.Jobs.ByStatus[client.StatusRunning]))
 }
 
 // Evictions returns the workers whose VM got a scheduled event within the last hour,

@@ -17,7 +17,7 @@ func TestCreate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"test-jobs", "test-jobs-ondemand", "test-jobs-poison"}, b.server.Queues()); diff != "" {
+	if diff := cmp.Diff([]string{"test-jobs", "test-jobs-first", "test-jobs-ondemand", "test-jobs-poison"}, b.server.Queues()); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"test-jobs", "test-payloads", "test-workers"}, b.server.Containers()); diff != "" {
@@ -43,8 +43,8 @@ func TestCreateRefused(t *testing.T) {
 		if fatal && !strings.HasPrefix(err.Error(), "create ") {
 			t.Errorf("Create refused with %s = %v, want what was to be created", code, err)
 		}
-		if counts := b.server.Counts(); !fatal && counts[storage.OpCreateContainer]+counts[storage.OpCreateQueue] != 6 {
-			t.Errorf("calls = %v, want all six tried", counts)
+		if counts := b.server.Counts(); !fatal && counts[storage.OpCreateContainer]+counts[storage.OpCreateQueue] != 7 {
+			t.Errorf("calls = %v, want all seven tried", counts)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,6 +40,9 @@ type Spec struct {
 
 	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
 	OnDemand bool
+
+	// Urgent puts the job on the queue First, before the jobs that wait.
+	Urgent bool
 
 	Terms
 }
@@ -94,6 +98,7 @@ type Job struct {
 	envelope queue.Envelope
 	delay    time.Duration
 	onDemand bool
+	urgent   bool
 }
 
 // ID returns the job's id.
@@ -104,9 +109,6 @@ func (j Job) Kind() string { return j.envelope.Kind }
 
 // Group returns the job's group, empty for none.
 func (j Job) Group() string { return j.envelope.Group }
-
-// OnDemand reports whether the job is for VMs of regular priority.
-func (j Job) OnDemand() bool { return j.onDemand }
 
 // Delay returns how long the job's message stays hidden before the job can start.
 func (j Job) Delay() time.Duration { return j.delay }
@@ -171,6 +173,9 @@ func NewJob(s Spec) (Job, error) {
 		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data),
 			queue.MaxPayload)
 	}
+	if s.Urgent && s.OnDemand {
+		return Job{}, errors.New("a job is urgent, or on demand: no queue is both")
+	}
 	if year := s.Deadline.UTC().Year(); year < 0 || year > 9999 {
 		return Job{}, fmt.Errorf("deadline %s is in the year %d in UTC; a message holds 0 to 9999", s.Deadline.Format(time.RFC3339), year)
 	}
@@ -191,7 +196,7 @@ func NewJob(s Spec) (Job, error) {
 			len(inputs), queue.MaxInputs)
 	}
 	return Job{
-		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
+		Where: s.Where, OwnID: own, onDemand: s.OnDemand, urgent: s.Urgent,
 		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun,
 			MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Inputs: inputs, Group: s.Group},
 		delay: s.Delay,

@@ -32,9 +32,10 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Producer puts jobs on a queue.
 type Producer struct {
-	// Queue receives the messages, and OnDemand the messages of jobs for VMs of regular
-	// priority. Payloads receives the payloads that do not fit into a message.
+	// Queue receives the messages, First the messages of urgent jobs, and OnDemand the messages of
+	// jobs for VMs of regular priority. Payloads receives the payloads that do not fit into a message.
 	Queue    queue.Jobs
+	First    *queue.Queue
 	OnDemand *queue.Queue
 	Payloads *queue.Payloads
 

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,7 +182,7 @@ func (r *producerRun) put(ctx context.Context, j Job) (found checkpoint.Status, 
 	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		return "", checkSize(e)
 	}
-	if r.producer.ReadQueues != nil && !j.onDemand {
+	if r.producer.ReadQueues != nil && r.producer.apart(j) == nil {
 		r.producer.ReadQueues(ctx)
 	}
 	record, err := r.recordFor(ctx, j)
@@ -285,10 +286,7 @@ func (r *producerRun) find(ctx context.Context, j Job) (checkpoint.Record, error
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
 // The message names the span of the put, or the one in ctx, as its trace.
 func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
-	to := p.Queue.For(e.ID)
-	if j.onDemand {
-		to = p.OnDemand
-	}
+	to := cmp.Or(p.apart(j), p.Queue.For(e.ID))
 	span := p.Tracer.Put(ctx, tracing.Message{Queue: to.Name(), JobID: e.ID, Kind: e.Kind})
 	if e.Trace = span.Parent(""); span == nil {
 		e.Trace = tracing.Parent(ctx)
@@ -301,10 +299,18 @@ func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
 // firstQueue returns the queue for the job, or the first of several: all workers that
 // take from any take from that.
 func (p *Producer) firstQueue(j Job) *queue.Queue {
-	if j.onDemand {
+	return cmp.Or(p.apart(j), p.Queue.All()[0])
+}
+
+// apart returns the queue for the job if it is for none of the queues of jobs, else nil.
+func (p *Producer) apart(j Job) *queue.Queue {
+	switch {
+	case j.onDemand:
 		return p.OnDemand
+	case j.urgent:
+		return p.First
 	}
-	return p.Queue.All()[0]
+	return nil
 }
 
 // checkSize returns why a message could not be sent, as far as that is known without

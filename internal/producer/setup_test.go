@@ -78,7 +78,7 @@ func (b *rig) create(ctx context.Context) error {
 	for _, name := range []string{b.stores.Names.Records, b.stores.Names.Payloads, b.stores.Names.Workers} {
 		containers[name] = b.stores.Account.Container(name)
 	}
-	return Create(ctx, []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison}, containers)
+	return Create(ctx, b.stores.AllQueues(), containers)
 }
 
 // putBlob stores a blob in a container, which it creates if necessary.

@@ -37,6 +37,6 @@
 // queues, the first number falls, and the second follows when the others are empty.
 //
 // A hash of the job's id chooses the queue, so producers need no common counter, and a duplicate
-// usually is on the same queue. No rule depends on that. Poison and on-demand queue stay one each:
-// they have few messages, and operators look in one place.
+// usually is on the same queue. No rule depends on that. Poison queue, on-demand queue and the
+// queue First stay one each: they have few messages, and operators look in one place.
 package queue

@@ -109,7 +109,9 @@ func (p *page) Messages() int {
 
 // IsNew reports whether the deployment has nothing to show yet.
 func (p *page) IsNew() bool {
-	return !p.Reading && len(p.Faults)+len(p.jobs)+len(p.Workers) == 0 && p.Queues.Jobs.Messages+p.Queues.OnDemand.Messages+p.Queues.Poison.Messages == 0
+	q := p.Queues
+	messages := q.Jobs.Messages + q.First.Messages + q.OnDemand.Messages + q.Poison.Messages
+	return !p.Reading && len(p.Faults)+len(p.jobs)+len(p.Workers)+messages == 0
 }
 
 // Waiting returns the address of the change that cancels a job without a record; empty for a page

@@ -15,14 +15,14 @@ import (
 // invalid.
 type newJob struct {
 	ID, Kind, Group, Payload string
-	IsText, OnDemand         bool
+	IsText, OnDemand, Urgent bool
 	Kinds                    []string
 	Err                      string
 }
 
 // spec returns the job.
 func (j *newJob) spec() client.Spec {
-	spec := client.Spec{ID: j.ID, Kind: j.Kind, Group: j.Group, OnDemand: j.OnDemand}
+	spec := client.Spec{ID: j.ID, Kind: j.Kind, Group: j.Group, OnDemand: j.OnDemand, Urgent: j.Urgent}
 	switch {
 	case j.IsText:
 		spec.Payload = []byte(j.Payload)
@@ -45,7 +45,8 @@ func (s *Server) put(w http.ResponseWriter, r *http.Request) {
 	}
 	f := r.PostForm
 	j := newJob{ID: strings.TrimSpace(f.Get("id")), Kind: strings.TrimSpace(f.Get("kind")), Group: strings.TrimSpace(f.Get("group")),
-		Payload: strings.ReplaceAll(f.Get("payload"), "\r\n", "\n"), IsText: f.Get("text") != "", OnDemand: f.Get("ondemand") != ""}
+		Payload: strings.ReplaceAll(f.Get("payload"), "\r\n", "\n"), IsText: f.Get("text") != "",
+		OnDemand: f.Get("ondemand") != "", Urgent: f.Get("urgent") != ""}
 	if err := j.spec().Validate(); err != nil {
 		p := s.blank(r.URL)
 		j.Err = line(s.config.Explain(err))

@@ -15,9 +15,6 @@ func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 	for i, lease := range c.buffer {
 		source := c.rotation.of(lease.Queue())
 		if now.Before(source.pace.StartDue()) {
-			if len(c.rotation.queues) == 1 {
-				return nil
-			}
 			continue
 		}
 		source.pace.Started(now)

@@ -79,7 +79,8 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries *sync.WaitGr
 		deliveries: deliveries, work: make(chan *delivery.Delivery, w.Concurrency), idleness: newIdleness(w.ExitWhenIdle, time.Now()),
 		loop: w.loops.claim, pressure: w.Pressure, log: w.Log,
 		slots: newSlots(w.Concurrency, w.Jitter), inFlight: claimsInFlight{ended: make(chan claimed, intake.MaxClaims)},
-		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Taking, w.Jitter),
+		cleanup: hedge.NewTries(ctx).In(cleanup), timer: stoppedTimer(),
+		rotation: newQueueRotation(w.sources.Taken(), w.Stores.First, w.fleet.Taking, w.Jitter),
 	}
 	defer c.loop.Rest()
 	defer close(c.work)
@@ -217,6 +218,9 @@ func (c *claimer) send(ctx context.Context, next *claim) {
 	go func() {
 		grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 		defer cancel()
+		if c.rotation.isFirst(next.source) {
+			grace = outage.Optional(grace)
+		}
 		leases, err := next.source.queue.ClaimOnce(grace, next.wanted, next.visibility)
 		c.inFlight.ended <- claimed{next, leases, err}
 	}()
@@ -242,7 +246,12 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 		r.source.pace.Refused(now)
 	}
 	begins := r.source.observe(r.err, now, r.visibility)
-	if r.err != nil && ctx.Err() == nil {
+	switch {
+	case gave == absent:
+		c.doWithout(ctx, r)
+	case r.err == nil:
+		r.source.absent = false
+	case ctx.Err() == nil:
 		c.logFailure(ctx, r, gave, begins && r.wanted > 1, now)
 	}
 	for _, lease := range r.leases {
@@ -270,12 +279,24 @@ func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, s
 		"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 }
 
+// doWithout works without the queue First, which does not exist or may not be read.
+func (c *claimer) doWithout(ctx context.Context, r claimed) {
+	c.runner.KeepFromFirst(r.source.due)
+	if !r.source.absent {
+		r.source.absent = true
+		c.log.WarnContext(ctx, "queue cannot be used; released jobs wait behind the others, and urgent ones for this queue", "queue",
+			r.source.queue.Name(), "retry_in", absentFor, "error", r.err)
+	}
+}
+
 // resultOf returns the result of a claim. Messages of kinds that this worker lacks are
 // no work for it.
 func (c *claimer) resultOf(r claimed) claimResult {
 	switch {
 	case queue.TooFast(r.err):
 		return refused
+	case c.rotation.isFirst(r.source) && hidesNone(r.err):
+		return absent
 	case r.err != nil && r.wanted == 1 && !isUnanswered(r.err) && !hidesNone(r.err):
 		return failedAlone
 	case r.err != nil:

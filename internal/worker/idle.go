@@ -34,6 +34,8 @@ func (i *idleness) observeClaim(r claimed, gave claimResult, now time.Time) {
 	switch {
 	case gave == noMessages:
 		r.source.emptyAt = r.begun
+	case gave == absent:
+		r.source.emptyAt = r.source.due // it has no messages until then
 	case len(r.leases) == 0:
 		i.since = now
 	}

@@ -14,14 +14,16 @@ import (
 )
 
 // queueRotation goes round the queues that a worker takes jobs from: each that has jobs
-// is asked as often as the others, and a queue without jobs does not hold them up. It
-// belongs to one goroutine.
+// is asked as often as the others, and a queue without jobs does not hold them up. The queue
+// First is asked before the others. It belongs to one goroutine.
 type queueRotation struct {
 	jitter retry.Jitter
 	fleet  fleetSize
+	first  *queue.Queue // nil if there is none
 	queues []*queueState
 	listed []*queue.Queue // the queues that are asked; the others had been before
 	next   int            // of queues: where the search for one to ask begins
+	inRow  int            // claims from First since one from another queue
 
 	counted time.Time // when the workers were counted for the pace of each queue
 }
@@ -37,6 +39,7 @@ const (
 	failed
 	failedAlone // a claim of one message that the service answered: the next may be another
 	refused     // because calls come too fast
+	absent      // the queue First does not exist, or may not be read: it is done without
 )
 
 // queueState is one queue, and how its last claims went.
@@ -54,6 +57,7 @@ type queueState struct {
 	pace        intake.Pace
 	thinSince   time.Time // when fewer workers polled than had been counted
 	dropped     bool      // no longer asked
+	absent      bool      // it is First, and was absent at the last claim
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
 }
 
@@ -61,8 +65,8 @@ type queueState struct {
 // a time; 0 if that is not known.
 type fleetSize func(queue string) (workers, idle int, asOf time.Time)
 
-func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitter) *queueRotation {
-	t := &queueRotation{jitter: jitter, fleet: fleet}
+func newQueueRotation(queues []*queue.Queue, first *queue.Queue, fleet fleetSize, jitter retry.Jitter) *queueRotation {
+	t := &queueRotation{jitter: jitter, fleet: fleet, first: first}
 	t.setQueues(queues)
 	return t
 }
@@ -86,11 +90,12 @@ func (t *queueRotation) setQueues(queues []*queue.Queue) {
 
 // setBacklog records whether the last claim from s brought as many messages as it asked
 // for. When it does for the first time there are probably more on the other queues,
-// since jobs are spread over them: queues that were empty are asked at once.
+// since jobs are spread over them: queues that were empty are asked at once. That does not hold
+// for First.
 func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
-	if backlog && !s.backlog && !t.hasBacklog() {
+	if backlog && !s.backlog && !t.hasBacklog() && !t.isFirst(s) {
 		for _, other := range t.queues {
-			if other.empty > 0 && other.failures == 0 && other.fruitless == 0 {
+			if !t.isFirst(other) && other.empty > 0 && other.failures == 0 && other.fruitless == 0 {
 				other.due = time.Time{}
 			}
 		}
@@ -124,17 +129,44 @@ func (t *queueRotation) stuckAt(claims []*claim, now time.Time) time.Time {
 	return now.Add(longestPoll)
 }
 
+// mostInRow is how many claims in a row are from First while another queue is due: of four
+// claims one is left to the others.
+const mostInRow = 3
+
+// isFirst reports whether the queue is First.
+func (t *queueRotation) isFirst(s *queueState) bool { return t.first != nil && s.queue == t.first }
+
 // turn returns the queue to ask at now, whose turn it then was, or nil if none is
 // due.
 func (t *queueRotation) turn(now time.Time) *queueState {
+	var first, other *queueState
+	at := 0
 	for i := range t.queues {
-		at := (t.next + i) % len(t.queues)
-		if s := t.queues[at]; s.mayAsk(now) {
-			t.next = at + 1
-			return s
+		s := t.queues[(t.next+i)%len(t.queues)]
+		switch {
+		case !s.mayAsk(now):
+		case t.isFirst(s):
+			first = s
+		case other == nil:
+			other, at = s, t.next+i
 		}
 	}
-	return nil
+	if first != nil && (other == nil || t.inRow < mostInRow) {
+		t.inRow++
+		return first
+	}
+	if other != nil {
+		t.next, t.inRow = at%len(t.queues)+1, 0
+	}
+	return other
+}
+
+// shared is how many queues share the polls of a worker: all but First.
+func (t *queueRotation) shared() int {
+	if slices.Contains(t.listed, t.first) {
+		return len(t.listed) - 1
+	}
+	return len(t.listed)
 }
 
 // record records a claim from s that ended at now. An empty queue is polled at an
@@ -158,6 +190,9 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	case refused: // its pace says when
 		s.due = time.Time{}
 		return
+	case absent:
+		s.due = now.Add(t.jitter.Vary(absentFor))
+		return
 	case othersWork:
 		s.fruitless = min(s.fruitless+1, maxFruitless)
 	case noMessages:
@@ -173,17 +208,25 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	if gave == failedAlone {
 		failures = min(failures, spoiltDelays)
 	}
-	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, failures))) * time.Duration(len(t.listed))
-	s.due = now.Add(max(polling.Delay(s.empty, t.jitter), backOff))
+	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, failures))) * time.Duration(t.shared())
+	every := polling.Delay(s.empty, t.jitter)
+	if t.isFirst(s) && !t.hasBacklog() {
+		every *= firstPolls // nothing can be before what other queues do not have
+	}
+	s.due = now.Add(max(every, backOff))
 }
 
-// polling returns what decides how often s is polled while it is empty.
+// polling returns what decides how often s is polled while it is empty. Workers with jobs poll
+// First too, as long as other queues have a backlog.
 func (t *queueRotation) polling(s *queueState, now time.Time) intake.Polling {
-	_, idle, asOf := t.fleet(s.queue.Name())
-	if now.Sub(asOf) > fleetKnownFor || !asOf.After(s.thinSince) {
-		idle = 0
+	workers, polls, asOf := t.fleet(s.queue.Name())
+	if t.isFirst(s) && t.hasBacklog() {
+		polls = workers
 	}
-	return intake.Polling{Queues: len(t.listed), Fleet: idle}
+	if now.Sub(asOf) > fleetKnownFor || !asOf.After(s.thinSince) {
+		polls = 0
+	}
+	return intake.Polling{Queues: t.shared(), Fleet: polls}
 }
 
 // observeWait takes how long a message had been on the queue that a worker without
@@ -258,9 +301,6 @@ func (t *queueRotation) of(q *queue.Queue) *queueState {
 
 // startDue returns when the first of some buffered messages may be started.
 func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
-	if len(t.queues) == 1 {
-		return t.queues[0].pace.StartDue()
-	}
 	first := time.Now().Add(longestPoll)
 	for _, lease := range buffer {
 		if s := t.of(lease.Queue()); s.pace.StartDue().Before(first) {
@@ -327,6 +367,13 @@ const (
 	// most, as for a queue without messages. A message that makes them fail is hidden then,
 	// and those behind it must not wait for long.
 	spoiltDelays = 3
+
+	// firstPolls is how many polls of another empty queue there are for one of First, in a
+	// worker that sees no backlog: most of these find nothing.
+	firstPolls = 2
+
+	// absentFor is how long First is left alone when it does not exist or may not be read.
+	absentFor = 5 * time.Minute
 
 	// maxFruitless is how many fruitless claims make a difference: after them the wait
 	// is longestPoll.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func unknownFleet(string) (workers, idle int, asOf time.Time) { return 0, 0, tim
 // was empty is skipped until its back-off ends, however often the others are asked.
 func TestQueueRotation(t *testing.T) {
 	a, b, c := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
-	turns := newQueueRotation([]*queue.Queue{a, b, c}, unknownFleet, retry.Jitter{})
+	turns := newQueueRotation([]*queue.Queue{a, b, c}, nil, unknownFleet, retry.Jitter{})
 	now := time.Now()
 	ask := func(gives ...*queue.Queue) (asked []*queue.Queue) {
 		for range 6 {
@@ -67,6 +68,55 @@ func TestQueueRotation(t *testing.T) {
 	demand("all are due again", ask(b), b, c, a, b, b, b)
 }
 
+// TestFirstComesFirst: of four claims three are from the queue First while other queues have jobs, and
+// all while they have none. It is polled half as often as they are, unless they have a backlog, and
+// left alone while it is absent.
+func TestFirstComesFirst(t *testing.T) {
+	a, b, first := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
+	names := map[*queue.Queue]string{a: "a", b: "b", first: "F"}
+	now := time.Now()
+	for _, row := range []struct {
+		name string
+		has  string // the queues with jobs
+		want string
+	}{
+		{"all have jobs", "abF", "FFFaFFFbFFFa"},
+		{"First has none", "ab", "Fabababababa"},
+		{"First alone has jobs", "F", "FFFaFFFbFFFFF"},
+	} {
+		turns, asked := newQueueRotation([]*queue.Queue{a, b, first}, first, unknownFleet, retry.Jitter{}), ""
+		for len(asked) < len(row.want) {
+			s := turns.turn(now)
+			if s == nil {
+				break
+			}
+			asked += names[s.queue]
+			turns.record(s, map[bool]claimResult{true: someWork, false: noMessages}[strings.Contains(row.has, names[s.queue])], now)
+		}
+		if asked != row.want {
+			t.Errorf("%s: asked %q, want %q", row.name, asked, row.want)
+		}
+	}
+
+	turns := newQueueRotation([]*queue.Queue{a, first}, first, unknownFleet, retry.Jitter{})
+	wait := func(q *queue.Queue, gave claimResult) time.Duration {
+		s := turns.of(q)
+		for range 2 { // the polls of a fleet that has changed are spread
+			s.empty = 10
+			turns.record(s, gave, now)
+		}
+		return s.due.Sub(now).Round(time.Second)
+	}
+	usual, rare := wait(a, noMessages), wait(first, noMessages)
+	turns.setBacklog(turns.of(a), true)
+	if busy := wait(first, noMessages); usual != time.Second || rare != 2*time.Second || busy != time.Second {
+		t.Errorf("time between polls = %s, of First %s, and beside a backlog %s; want 1s, 2s, 1s", usual, rare, busy)
+	}
+	if gone := wait(first, absent); gone < absentFor*3/4 {
+		t.Errorf("an absent queue is left alone for %s, want about %s", gone, absentFor)
+	}
+}
+
 // TestClaimOneAtATime: after a claim that may have hidden messages, and only then, a worker
 // claims one message at a time for two visibility timeouts.
 func TestClaimOneAtATime(t *testing.T) {
@@ -104,7 +154,7 @@ func TestClaimOneAtATime(t *testing.T) {
 // claims one message at a time, until one succeeds.
 func TestClaimOneAfterFailures(t *testing.T) {
 	q := &queue.Queue{}
-	turns := newQueueRotation([]*queue.Queue{q}, unknownFleet, retry.Jitter{})
+	turns := newQueueRotation([]*queue.Queue{q}, nil, unknownFleet, retry.Jitter{})
 	s, now := turns.of(q), time.Now()
 	for n, want := range []int{32, 32, 32, 1, 1} {
 		if got := s.atMost(32, now); got != want {

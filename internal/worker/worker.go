@@ -72,7 +72,8 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observe: c.Observe, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Parts{
-		Settings: &w.Settings, Place: w.sources.Place, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains, Losses: w.losses,
+		Settings: &w.Settings, Place: w.sources.Place, Slots: c.Concurrency, Fleet: w.fleet, Departure: w.departure, Drains: &w.drains,
+		Losses:  w.losses,
 		Observe: c.Observe, Started: now,
 	})
 	w.steering = &steering{worker: w, store: c.Stores.Control, runner: w.runner}
@@ -140,7 +141,10 @@ func (w *Worker) queueSurvey() queuestats.Survey {
 		},
 	}
 	if w.PublishDepth != nil {
-		s.Publish = w.PublishDepth
+		s.Publish, s.Jobs = w.PublishDepth, w.Stores.Queue.Name()
+		if w.Stores.First != nil {
+			s.First = w.Stores.First.Name()
+		}
 		s.Publishing = func(ctx context.Context) int { return w.fleet.Publishing(ctx, w.DepthsOf) }
 	}
 	return s
@@ -252,14 +256,15 @@ func (w *Worker) work(p phase) {
 func (w *Worker) runJobs(p phase) {
 	var deliveries sync.WaitGroup
 	stopped := make(chan struct{})
+	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
+	defer cancel()
 	// Not after the claim loop: that may take a second to see the stop, while jobs
 	// are released already.
 	context.AfterFunc(p, func() {
 		defer close(stopped)
 		w.loops.drain(drain.Of(p), time.Now())
+		deliveries.Go(func() { w.runner.CountQueues(cleanup) })
 	})
-	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
-	defer cancel()
 	var searches sync.WaitGroup
 	searches.Go(func() { w.countFleet(p) })
 	searches.Go(func() { waiting.Run(p, cleanup, w.search(), &deliveries) })

@@ -99,10 +99,11 @@ class Spec:
     however often it is put: the id is 1 to 128 of A-Z a-z 0-9 . _ ~ - without a dot at either end.
     The deadline needs a time zone. estimate, max_run and max_silence are whole seconds; max_failures
     is how many failures in a row end the job, 1 for no second attempt; delay is how many seconds the
-    job waits before its first run, 7 days at most. inputs are the files that
-    the job needs, as in docs/jobs.md. With again a job that has ended under the id runs once more,
-    from scratch, also with another payload; one that waits or runs raises NotFinished. group puts the
-    job into a group, which list selects: its record is then created with it.
+    job waits before its first run, 7 days at most. An urgent job comes before those that wait.
+    inputs are the files that the job needs, as in docs/jobs.md. With again a job that has ended under
+    the id runs once more, from scratch, also with another payload; one that waits or runs raises
+    NotFinished. group puts the job into a group, which list selects: its record is then created with
+    it.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Spec:
     max_silence: int = 0
     max_failures: int = 0
     delay: int = 0
+    urgent: bool = False
     inputs: Optional[List[Dict[str, str]]] = None
     again: bool = False
     group: Optional[str] = None
@@ -281,7 +283,8 @@ class Client:
     def _put(self, spec: Spec) -> Tuple[str, str]:
         envelope, payload = _envelope(spec)
         id = envelope["id"]
-        queue = self._queues.get_queue_client(_shard(self._queue, id, self._shards()))
+        queue = self._queues.get_queue_client(
+            self._queue + "-first" if spec.urgent else _shard(self._queue, id, self._shards()))
         status, again = "", 0
         if spec.id is not None:
             if spec.again:

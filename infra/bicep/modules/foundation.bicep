@@ -113,6 +113,7 @@ param depthsOf string
 var names namesType = {
   queue: '${prefix}-jobs'
   jobs: map(range(0, max(queueShards, queueShardsTaken)), i => i == 0 ? '${prefix}-jobs' : '${prefix}-jobs-${i}')
+  first: '${prefix}-jobs-first'
   onDemand: '${prefix}-jobs-ondemand'
   poison: '${prefix}-jobs-poison'
   records: '${prefix}-jobs'

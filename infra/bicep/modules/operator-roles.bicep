@@ -26,7 +26,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
     name: 'default'
 
     resource all 'queues' existing = [
-      for name in concat(names.jobs, [names.onDemand, names.poison]): { name: name }
+      for name in concat(names.jobs, [names.first, names.onDemand, names.poison]): { name: name }
     ]
   }
 
@@ -41,7 +41,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 }
 
 resource handlesMessages 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, 2 + length(names.jobs)): {
+  for i in range(0, 3 + length(names.jobs)): {
     scope: account::queueService::all[i]
     name: guid(account::queueService::all[i].id, principalId, roles.queueDataContributor)
     properties: {

@@ -78,7 +78,7 @@ var shards = {
 }
 
 resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = [
-  for name in concat(names.jobs, [names.onDemand, names.poison]): {
+  for name in concat(names.jobs, [names.first, names.onDemand, names.poison]): {
     parent: queueService
     name: name
     properties: { metadata: name == names.queue ? shards : {} }

@@ -7,6 +7,8 @@ type namesType = {
   queue: string
   @description('Queues that the jobs to do are spread over.')
   jobs: string[]
+  @description('Queue of the jobs that come before the others.')
+  first: string
   @description('Queue of the jobs that VMs of regular priority are to finish.')
   onDemand: string
   @description('Queue of dead-lettered jobs.')

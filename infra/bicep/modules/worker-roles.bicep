@@ -26,7 +26,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   resource queueService 'queueServices' existing = {
     name: 'default'
 
-    resource jobs 'queues' existing = [for name in names.jobs: { name: name }]
+    resource jobs 'queues' existing = [for name in concat(names.jobs, [names.first]): { name: name }]
     resource onDemand 'queues' existing = { name: names.onDemand }
     resource poison 'queues' existing = { name: names.poison }
   }
@@ -43,7 +43,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 }
 
 resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, length(names.jobs)): {
+  for i in range(0, 1 + length(names.jobs)): {
     scope: account::queueService::jobs[i]
     name: guid(account::queueService::jobs[i].id, principalId, roles.queueDataContributor)
     properties: {

@@ -109,17 +109,19 @@ func checkScaleIn(r *report, o *kedav1alpha1.ScaledObject) {
 // onRegular reports whether the workers are for the on-demand queue.
 func (s *set) onRegular() bool { return s.settings[0].Data["SPOTWORKER_TAKE_FROM"] == "on-demand" }
 
-// checkTriggers checks that KEDA counts the messages of the workers' queue, hidden ones too.
+// checkTriggers checks that KEDA counts the messages of the workers' queues, hidden ones too.
 func (s *set) checkTriggers(r *report, triggers []kedav1alpha1.ScaleTriggers) {
 	settings := s.settings[0].Data
-	queue := settings["SPOTWORKER_QUEUE"]
+	queues := []string{"", "-first"}
 	if s.onRegular() {
-		queue += "-ondemand"
+		queues = []string{"-ondemand"}
 	}
-	r.want(len(triggers) == 1, "%d triggers, want 1", len(triggers))
-	for _, t := range triggers {
+	if !r.want(len(triggers) == len(queues), "%d triggers, want %d", len(triggers), len(queues)) {
+		return
+	}
+	for i, t := range triggers {
 		want := map[string]string{
-			"accountName": settings["SPOTWORKER_ACCOUNT"], "queueName": queue,
+			"accountName": settings["SPOTWORKER_ACCOUNT"], "queueName": settings["SPOTWORKER_QUEUE"] + queues[i],
 			"queueLength": settings["SPOTWORKER_CONCURRENCY"], "queueLengthStrategy": "all",
 		}
 		r.want(t.Type == "azure-queue" && maps.Equal(t.Metadata, want), "trigger %s %v, want azure-queue %v", t.Type, t.Metadata, want)

@@ -56,6 +56,18 @@ func (s *Set) AddLease(lease *queue.Lease) {
 	s.leases[lease.ID] = lease
 }
 
+// Queues returns the queues of the messages, each once.
+func (s *Set) Queues() (all []*queue.Queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, lease := range s.leases {
+		if !slices.Contains(all, lease.Queue()) {
+			all = append(all, lease.Queue())
+		}
+	}
+	return all
+}
+
 // RemoveLease removes a message. It comes before the message's last call, so that
 // a later claim of the message is a delivery of its own.
 func (s *Set) RemoveLease(lease *queue.Lease) {

@@ -16,7 +16,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 
@@ -167,7 +166,7 @@ func (r *chaos) open(ctx context.Context) error {
 	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		containers[name] = account.Container(name)
 	}
-	if err := producer.Create(ctx, []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison}, containers); err != nil {
+	if err := producer.Create(ctx, r.stores.AllQueues(), containers); err != nil {
 		return err
 	}
 	if err := r.requireEmpty(ctx); err != nil {
@@ -183,7 +182,7 @@ func (r *chaos) open(ctx context.Context) error {
 
 // requireEmpty refuses queues with messages: nothing is known of their jobs.
 func (r *chaos) requireEmpty(ctx context.Context) error {
-	for _, q := range []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison} {
+	for _, q := range r.stores.AllQueues() {
 		n, err := q.Depth(ctx)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 // share a storage account by using different prefixes.
 type Names struct {
 	Queue    string // jobs to do
+	First    string // jobs to do before the others
 	OnDemand string // jobs for VMs of regular priority
 	Poison   string // dead-lettered messages, with their reasons
 	Records  string // container: one blob per job
@@ -28,11 +29,11 @@ func NamesFor(prefix, queue string) (Names, error) {
 		queue = prefix + "-jobs"
 	}
 	n := Names{
-		Queue: queue, OnDemand: queue + "-ondemand", Poison: queue + "-poison",
+		Queue: queue, First: queue + "-first", OnDemand: queue + "-ondemand", Poison: queue + "-poison",
 		Records: prefix + "-jobs", Payloads: prefix + "-payloads", Workers: prefix + "-workers",
 		Control: prefix + "-control", Outputs: prefix + "-outputs",
 	}
-	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers, n.Control, n.Outputs} {
+	for _, name := range []string{n.Queue, n.First, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers, n.Control, n.Outputs} {
 		if err := validName(name); err != nil {
 			return Names{}, fmt.Errorf("name %q made from prefix %q and queue %q: %w", name, prefix, queue, err)
 		}

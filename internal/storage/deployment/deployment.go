@@ -5,6 +5,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
@@ -26,16 +27,27 @@ type Stores struct {
 	// jobs from Queue alone.
 	Jobs *queue.Shards
 
-	Queue, OnDemand, Poison *queue.Queue
-	Payloads                *queue.Payloads
-	Logs                    *joblog.Store // nil in a worker that keeps no logs
-	Records                 *checkpoint.Store
-	Outputs                 *outputs.Store
+	// First has the jobs that are done before those of Queue, and OnDemand the jobs for VMs of
+	// regular priority.
+	Queue, First, OnDemand, Poison *queue.Queue
+
+	Payloads *queue.Payloads
+	Logs     *joblog.Store // nil in a worker that keeps no logs
+	Records  *checkpoint.Store
+	Outputs  *outputs.Store
 
 	// Workers has the heartbeats of all workers, and Control the requests of operators.
 	Workers *presence.Store
 	Control *control.Store
 }
+
+// JobQueues returns the queues that may have messages of jobs, as far as their number is known.
+func (s *Stores) JobQueues() []*queue.Queue {
+	return append(slices.Clone(s.Jobs.All()), s.First, s.OnDemand)
+}
+
+// AllQueues is JobQueues with the poison queue.
+func (s *Stores) AllQueues() []*queue.Queue { return append(s.JobQueues(), s.Poison) }
 
 // ContainerNames returns the names of the containers.
 func (s *Stores) ContainerNames() []string {
@@ -44,7 +56,7 @@ func (s *Stores) ContainerNames() []string {
 
 // Create creates the queues and containers that do not exist.
 func (s *Stores) Create(ctx context.Context) error {
-	for _, q := range []*queue.Queue{s.Queue, s.OnDemand, s.Poison} {
+	for _, q := range s.AllQueues() {
 		if err := q.Create(ctx); err != nil {
 			return err
 		}
@@ -63,6 +75,7 @@ func StoresOf(account *azure.Account, names azure.Names) *Stores {
 	return &Stores{
 		Account: account, Names: names, Jobs: jobs,
 		Queue:    jobs.Main(),
+		First:    queue.New(account.Queue(names.First), names.First),
 		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
 		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
 		Payloads: queue.NewPayloads(account.Container(names.Payloads)),

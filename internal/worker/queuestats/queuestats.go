@@ -56,9 +56,11 @@ type Survey struct {
 
 	// Publish publishes a reading for the autoscale of the worker's scale set, and Publishing
 	// returns how many workers do that for the same set, [Readers] of them each time. Both are nil
-	// where no autoscale follows the workers.
-	Publish    func(queue string, messages int, oldest time.Duration)
-	Publishing func(context.Context) int
+	// where no autoscale follows the workers. Autoscale follows the queue Jobs, with which the
+	// messages of First are counted.
+	Publish     func(queue string, messages int, oldest time.Duration)
+	Publishing  func(context.Context) int
+	Jobs, First string
 
 	Jitter retry.Jitter
 	Log    *slog.Logger
@@ -86,16 +88,43 @@ func (s Survey) Run(ctx context.Context) {
 		if log {
 			notes = &seen
 		}
-		report := s.Report
-		if publish {
-			report = func(queue string, messages int, oldest time.Duration) {
-				s.Report(queue, messages, oldest)
-				s.Publish(queue, messages, oldest)
-			}
+		var mu sync.Mutex // guards read
+		var read []reading
+		keep := func(queue string, messages int, oldest time.Duration) {
+			s.Report(queue, messages, oldest)
+			mu.Lock()
+			defer mu.Unlock()
+			read = append(read, reading{queue, messages, oldest})
 		}
-		for _, q := range s.readAll(ctx, notes, report, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
+		for _, q := range s.readAll(ctx, notes, keep, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
 			after[q] = now.Add(deniedPause)
 		}
+		if publish {
+			s.publish(read)
+		}
+	}
+}
+
+// reading is a reading of a queue.
+type reading struct {
+	queue    string
+	messages int
+	oldest   time.Duration
+}
+
+// publish publishes the readings of one time.
+func (s Survey) publish(all []reading) {
+	first := 0
+	for _, r := range all {
+		if r.queue == s.First {
+			first = r.messages
+		}
+	}
+	for _, r := range all {
+		if r.queue == s.Jobs {
+			r.messages += first
+		}
+		s.Publish(r.queue, r.messages, r.oldest)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -187,5 +188,15 @@ func TestPublish(t *testing.T) {
 				t.Errorf("one of %d: published %d and reported %d readings, want %d", row.ofSet, published, len(r.read), row.want)
 			}
 		})
+	}
+}
+
+// TestPublishedDepthHasFirst: autoscale sees the messages of the queue First with those of the queue of jobs.
+func TestPublishedDepthHasFirst(t *testing.T) {
+	got := map[string]int{}
+	s := Survey{Jobs: "jobs", First: "jobs-first", Publish: func(queue string, messages int, _ time.Duration) { got[queue] = messages }}
+	s.publish([]reading{{"jobs", 2, 0}, {"jobs-1", 1, 0}, {"jobs-first", 3, 0}})
+	if want := (map[string]int{"jobs": 5, "jobs-1": 1, "jobs-first": 3}); !maps.Equal(got, want) {
+		t.Errorf("published = %v, want %v", got, want)
 	}
 }

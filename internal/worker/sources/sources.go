@@ -38,12 +38,12 @@ type Choice string
 
 // The choices.
 const (
-	Spot     Choice = "spot"      // the queue of jobs, with its shards
+	Spot     Choice = "spot"      // the queue of jobs, with its shards, and the queue First
 	OnDemand Choice = "on-demand" // the queue of jobs for VMs of regular priority
 )
 
-// Chosen returns the queues by choices, without the further shards. A queue that the
-// deployment does not have is nil.
+// Chosen returns the queues by choices, without the further shards and without the queue First,
+// which a worker can do without. A queue that the deployment does not have is nil.
 func Chosen(s *deployment.Stores, choices []Choice) []*queue.Queue {
 	queues := make([]*queue.Queue, len(choices))
 	for i, choice := range choices {
@@ -62,7 +62,7 @@ func Chosen(s *deployment.Stores, choices []Choice) []*queue.Queue {
 // in takeFrom.
 func New(settings *delivery.Settings, takeFrom []Choice, check func(context.Context) error) *Sources {
 	s := &Sources{Settings: settings, takeFrom: takeFrom, check: check}
-	s.taken.Store(new(Chosen(s.Stores, takeFrom)))
+	s.taken.Store(new(s.known()))
 	return s
 }
 
@@ -172,6 +172,9 @@ func (s *Sources) known() (all []*queue.Queue) {
 		} else {
 			all = append(all, q)
 		}
+	}
+	if s.Stores.First != nil && slices.Contains(s.takeFrom, Spot) {
+		all = append(all, s.Stores.First)
 	}
 	return all
 }

@@ -117,7 +117,10 @@ func (s *search) searchQueues(ctx context.Context) {
 			_, err := s.Stores.Jobs.Read(outage.Optional(ctx))
 			s.check(ctx, s.Stores.Queue, err)
 		}
-		jobs = s.Stores.Jobs.All()
+		jobs = slices.Clone(s.Stores.Jobs.All())
+	}
+	if s.Stores.First != nil {
+		jobs = append(jobs, s.Stores.First)
 	}
 	var queues sync.WaitGroup
 	for _, q := range jobs {

@@ -25,11 +25,11 @@ import (
 func (e *Examination) queues(ctx context.Context) (all []Finding) {
 	s := e.stores
 	all = append(all, e.shards(ctx)...)
-	names := map[*queue.Queue]string{s.OnDemand: s.Names.OnDemand, s.Poison: s.Names.Poison}
+	names := map[*queue.Queue]string{s.First: s.Names.First, s.OnDemand: s.Names.OnDemand, s.Poison: s.Names.Poison}
 	for i, q := range s.Jobs.All() {
 		names[q] = queue.ShardName(s.Names.Queue, i)
 	}
-	for _, q := range append(slices.Clip(s.Jobs.All()), s.OnDemand, s.Poison) {
+	for _, q := range s.AllQueues() {
 		check := "queue " + q.Name()
 		n := 0
 		err := e.measured(func() (err error) { n, err = q.Depth(ctx); return err })
@@ -40,6 +40,9 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 			f := failed(check, err, "Storage Queue Data Reader")
 			if queueerror.HasCode(err, queueerror.QueueNotFound) && q == s.OnDemand {
 				f.Level, f.Text = Warning, "it does not exist: jobs cannot move to VMs of regular priority"
+			}
+			if queueerror.HasCode(err, queueerror.QueueNotFound) && q == s.First {
+				f.Level, f.Text = Warning, "it does not exist: released jobs wait behind the others, and none can be urgent"
 			}
 			all = append(all, f)
 			continue

@@ -145,7 +145,7 @@ func newScene(t *testing.T, worker string, i incident) *scene {
 	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		containers[name] = account.Container(name)
 	}
-	if err := producer.Create(t.Context(), []*queue.Queue{s.stores.Queue, s.stores.OnDemand, s.stores.Poison}, containers); err != nil {
+	if err := producer.Create(t.Context(), s.stores.AllQueues(), containers); err != nil {
 		t.Fatal(err)
 	}
 	s.fleet = lab.NewFleet(lab.FleetConfig{

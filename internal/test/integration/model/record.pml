@@ -10,7 +10,8 @@
  * take-over. POISON_DESK adds an operator's replay and purge, REQUEUE messages
  * that are lost and an operator who requeues. CANCEL makes the operator cancel, and
  * name the job in the control document afterwards. SEARCH adds that many searches: a
- * worker claims a message that no other claims, to move its job or to leave it.
+ * worker claims a message that no other claims, to move its job or to leave it. TWO_MOVES
+ * adds the queue First: a job moves there, and from there to the on-demand queue.
  * PUT_AGAIN adds the job's owner, who puts a job that has ended again, once.
  *
  * ETags, claim tokens and write numbers grow without end, so they are not here.
@@ -51,14 +52,25 @@
 #define DUPLICATE 1
 #define MOVED 2
 #define AGAIN 3
+#define FIRST 3 /* never with AGAIN */
+#define firstGone true
+#define firstVisible false
 #ifdef AGAIN_EXISTS
 #define MESSAGES 4
 #define againGone gone(AGAIN)
 #define againVisible (message[AGAIN] == visible)
 #else
-#define MESSAGES 3
 #define againGone true
 #define againVisible false
+#ifdef TWO_MOVES
+#define MESSAGES 4
+#undef firstGone
+#define firstGone gone(FIRST)
+#undef firstVisible
+#define firstVisible (message[FIRST] == visible)
+#else
+#define MESSAGES 3
+#endif
 #endif
 #define gone(x) (message[x] == deleted || message[x] == absent)
 
@@ -137,6 +149,9 @@ bool replays; /* the write being applied is a replay's, a purge's or the owner's
 #else
 #ifdef REQUEUE
 #define carriedOn(x) (another(x, MOVED) || another(x, AGAIN))
+#else
+#ifdef TWO_MOVES
+#define carriedOn(x) (another(x, MOVED) || another(x, FIRST))
 #else
 #define carriedOn(x) another(x, MOVED)
 #endif
@@ -247,7 +262,8 @@ end:
 	:: atomic { message[m] == taken && holder[m] == NOBODY -> message[m] = visible }
 	:: atomic { message[m] == taken && holder[m] != NOBODY && fault; message[m] = visible }
 	:: atomic {
-		message[m] == waiting && message[ORIGINAL] != visible && message[DUPLICATE] != visible && message[MOVED] != visible && !againVisible ->
+		message[m] == waiting && message[ORIGINAL] != visible && message[DUPLICATE] != visible && message[MOVED] != visible && !againVisible &&
+		!firstVisible ->
 		message[m] = visible
 	}
 #ifdef REQUEUE
@@ -414,6 +430,9 @@ end:	do
 #ifdef AGAIN_EXISTS
 		:: message[AGAIN] == visible -> m = AGAIN
 #endif
+#ifdef TWO_MOVES
+		:: message[FIRST] == visible -> m = FIRST
+#endif
 		fi;
 		message[m] = taken;
 		holder[m] = p;
@@ -547,6 +566,9 @@ free:	atomic {
 		:: true -> handBack(); goto idle
 #ifndef NO_MOVE
 		:: message[MOVED] == absent -> message[MOVED] = visible
+#endif
+#ifdef TWO_MOVES
+		:: m < MOVED && message[FIRST] == absent -> message[FIRST] = visible
 #endif
 #ifdef SEARCH_WITHOUT_PUT
 		:: moves -> goto remove
@@ -815,7 +837,7 @@ end:	do
 #else
 #define ever <>
 #endif
-ltl ends { ever (ended && gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED) && againGone) }
+ltl ends { ever (ended && gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED) && againGone && firstGone) }
 
 init {
 	atomic {
@@ -839,6 +861,9 @@ init {
 #endif
 #ifdef AGAIN_EXISTS
 		run Clock(AGAIN);
+#endif
+#ifdef TWO_MOVES
+		run Clock(FIRST);
 #endif
 		run Worker(0);
 #if WORKERS > 1

@@ -120,7 +120,7 @@ var mutations = []mutation{
 	{
 		name:        "a moved job's message is deleted and not put",
 		file:        "internal/delivery/move.go",
-		old:         "if err := s.env.Stores.OnDemand.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {",
+		old:         "if err := to.PutMoved(ctx, s.envelope, 0, s.env.Stores.Payloads); err != nil {",
 		replacement: "if err := ctx.Err(); err != nil {",
 		run:         "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},

@@ -101,6 +101,16 @@ var scenarios = []scenario{
 		first: rig.MoveAfter(1), second: rig.TakeFromBoth,
 	},
 	{
+		name: "release before a backlog", minCalls: 16, wantLog: "job put before the backlog",
+		prepare: enqueueJobs("long", "steps", "a", "echo", "b", "echo"), act: runsFor(7 * time.Second), want: wantDone("long", "a", "b"),
+		first: func(c *worker.Config) { c.Concurrency = 1 },
+	},
+	{
+		name: "claim from the queue First", minCalls: 18, wantLog: "job released",
+		prepare: func(_ *testing.T, b *rig.Bed, _ *scenarioRun) { b.PutOn(b.First, "long", "steps", "1") },
+		act:     runsFor(7 * time.Second), want: wantDone("long"),
+	},
+	{
 		name: "several queues", minCalls: 20, wantLog: "job released",
 		prepare: enqueueOnShards, act: runsFor(7 * time.Second),
 		want: map[string]checkpoint.Status{"a": checkpoint.Done, "long": checkpoint.Done},

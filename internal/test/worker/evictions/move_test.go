@@ -423,7 +423,7 @@ func TestDrainMoves(t *testing.T) {
 				if moved != row.moved || spot != row.jobs-row.moved {
 					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, row.jobs-row.moved, row.moved)
 				}
-				const complaint = "job not moved to the on-demand queue; it stays on its own until it is interrupted again"
+				const complaint = "job not moved to another queue; it stays on its own until it is interrupted again"
 				if complaints := len(p.Log.Find(complaint)); (row.moved == 0) != (complaints > 0) {
 					t.Errorf("log lines about moves that failed = %d for %d moved", complaints, moved)
 				}

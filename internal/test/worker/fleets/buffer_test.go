@@ -65,7 +65,7 @@ func TestStopDuringAClaim(t *testing.T) {
 			if c.Operation != storage.OpGetMessages {
 				return storage.Fault{}
 			}
-			if len(b.Server.Messages(b.Names.Queue)) > 0 {
+			if c.Queue == b.Names.Queue {
 				close(claiming)
 			}
 			return storage.Fault{After: rig.GraceOfAClaim / 2}

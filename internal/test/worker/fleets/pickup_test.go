@@ -68,7 +68,8 @@ func mean(all []time.Duration) time.Duration {
 }
 
 // TestIdlePickUp: a fleet without work claims a job within a second of its put, however
-// many workers it has, and its polls cost no more than with eight workers.
+// many workers it has, and its polls cost no more than with eight workers: half as many again are
+// for the queue First.
 func TestIdlePickUp(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	for _, workers := range []int{1, 4, 64} {
@@ -91,7 +92,7 @@ func TestIdlePickUp(t *testing.T) {
 				if got.p99 > 1200*time.Millisecond {
 					t.Errorf("p99 = %s, want at most 1.2s", got.p99)
 				}
-				if most := min(float64(workers), 8) * 1.1; polls > most {
+				if most := min(float64(workers), 8) * 1.5 * 1.1; polls > most {
 					t.Errorf("polls a second = %.1f, want at most %.1f", polls, most)
 				}
 			})

@@ -35,7 +35,8 @@ func claimsOf(b *rig.Bed) func(name string) int {
 	}
 }
 
-// TestIdlePolls: a worker without work asks each of two queues as often as a single one.
+// TestIdlePolls: a worker without work asks each of two queues as often as a single one, and the queue
+// First half as often.
 func TestIdlePolls(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	const idle = time.Hour
@@ -48,6 +49,10 @@ func TestIdlePolls(t *testing.T) {
 			polls[name] = claims(b.Names.Queue) + claims(b.Names.OnDemand)
 			if one, other := claims(b.Names.Queue), claims(b.Names.OnDemand); name == "two" && (one < other-other/5 || one > other+other/5) {
 				t.Errorf("polls of the two queues = %d and %d, want as many of each", one, other)
+			}
+			half := int(idle/intake.PollEvery) / 2
+			if n := claims(b.Names.First); n < half*95/100 || n > half*105/100 {
+				t.Errorf("polls of the queue First = %d, want about %d", n, half)
 			}
 		})
 	}

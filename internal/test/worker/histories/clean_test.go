@@ -52,7 +52,8 @@ func (h *history) clean() {
 // cleanOnce removes old jobs. The operator's program is killed at a call, unless that is 0.
 func (h *history) cleanOnce(crashCall int, crash rig.CrashPoint) {
 	s := h.b.Connect(h.operatorLink(crashCall, crash))
-	c := &operate.Cleaner{Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Poison: s.Poison,
+	h.jobsOf(s)
+	c := &operate.Cleaner{Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queues: s.JobQueues, Poison: s.Poison,
 		OlderThan: operate.MinCleanAge}
 	report, err := c.Clean(h.t.Context(), nil, nil)
 	if crashCall == 0 && (err != nil || report.Failed > 0) {

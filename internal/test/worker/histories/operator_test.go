@@ -91,8 +91,8 @@ func (h *history) operatorLink(crashCall int, crash rig.CrashPoint) *rig.Link {
 // operatorTool returns the operator's tool for one action.
 func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 	s := h.b.Connect(h.operatorLink(a.crashCall, a.crash))
-	return &operate.PoisonQueue{Poison: s.Poison, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records,
-		Name: recorder.Operator}
+	return &operate.PoisonQueue{Poison: s.Poison, Queue: h.jobsOf(s), OnDemand: s.OnDemand, Queues: s.JobQueues, Payloads: s.Payloads,
+		Records: s.Records, Name: recorder.Operator}
 }
 
 // replayOrPurge replays or purges a job as an operator does. Before the replay of a

@@ -53,6 +53,7 @@ type plannedJob struct {
 	finishesStep     bool   // when stopped it finishes its step first
 	putAt            []time.Duration
 	onDemand         bool // it is enqueued on the on-demand queue
+	urgent           bool // it is enqueued on the queue First
 }
 
 // workerRun describes the run of one worker process on one VM.
@@ -124,6 +125,7 @@ func planFor(seed uint64) *plan {
 	p.mixOutputs()
 	p.planSteering()
 	p.mixShards()
+	p.mixUrgent()
 	p.planDeadlines()
 	p.mixInputs()
 	p.mixSilences()

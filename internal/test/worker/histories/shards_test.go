@@ -24,6 +24,14 @@ func (p *plan) mixShards() {
 	p.shards = shardMix{count: 2 + r.IntN(2), random: r}
 }
 
+// mixUrgent makes some jobs urgent. It has a random source of its own, as mixShards.
+func (p *plan) mixUrgent() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0xf125))}
+	for _, j := range p.jobs {
+		j.urgent = !j.onDemand && r.oneIn(6)
+	}
+}
+
 // useShards makes the queues.
 func (h *history) useShards() {
 	if h.shards.count > 0 {
@@ -36,6 +44,8 @@ func (h *history) queueFor(j *plannedJob) *queue.Queue {
 	switch {
 	case j.onDemand:
 		return h.b.OnDemand
+	case j.urgent:
+		return h.b.First
 	case h.shards.count == 0:
 		return h.b.Queue
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/worker/rig"
 	"github.com/spotworker/spotworker/job"
@@ -54,7 +53,7 @@ func TestTokenEndpointDown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, q := range []*queue.Queue{b.Queue, b.OnDemand, b.Poison} {
+		for _, q := range b.AllQueues() {
 			if err := q.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}

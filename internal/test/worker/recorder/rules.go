@@ -252,15 +252,16 @@ func (j *JobHistory) recordClaim(sender, from string) {
 	}
 }
 
-// checkMovesOnce checks a message that a worker put on the on-demand queue: the worker
-// must have had one of the job's messages from another queue, since messages on the
-// on-demand queue stay there. A message that is gone, as the worker was told, may be
+// checkMovesOnce checks a message that a worker put on the on-demand queue or the queue First: the
+// worker must have had one of the job's messages from another queue, since messages stay there, and
+// none goes from the on-demand queue to First. A message that is gone, as the worker was told, may be
 // replaced: another worker may have ended the job, or an operator removed it.
 func (rec *Recorder) checkMovesOnce(j *JobHistory, r storage.Result) {
-	if r.Queue != rec.names.OnDemand || rec.cleared {
+	from := j.claimedFrom[rec.Sender]
+	if r.Queue != rec.names.OnDemand && r.Queue != rec.names.First || rec.cleared || len(from) != 1 {
 		return
 	}
-	if from := j.claimedFrom[rec.Sender]; len(from) == 1 && from[0] == r.Queue {
-		rec.addViolation(j, "its message is on the on-demand queue already, and was put there again")
+	if from[0] == r.Queue || from[0] == rec.names.OnDemand {
+		rec.addViolation(j, "its message is on the queue %s already, and was put on %s", from[0], r.Queue)
 	}
 }

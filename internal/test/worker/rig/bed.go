@@ -69,7 +69,7 @@ func newBed(t *testing.T) *Bed {
 		}
 	}
 	b.Stores = b.Connect(b.Server.Transport())
-	for _, q := range []*queue.Queue{b.Queue, b.OnDemand, b.Poison} {
+	for _, q := range b.AllQueues() {
 		if err := q.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func (b *Bed) storesOf(account *azure.Account) *deployment.Stores {
 }
 
 // JobQueues returns the names of the queues of jobs.
-func (b *Bed) JobQueues() []string { return append(queue.Names(b.Jobs.All()), b.Names.OnDemand) }
+func (b *Bed) JobQueues() []string { return queue.Names(b.Stores.JobQueues()) }
 
 // UseShards makes so many queues of jobs.
 func (b *Bed) UseShards(counts queue.ShardCounts) {
