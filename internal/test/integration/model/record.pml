@@ -157,6 +157,7 @@ bool replays; /* the write being applied is a replay's, a purge's or the owner's
 #endif
 #endif
 #endif
+#endif
 
 /* A message of the run before the owner put the job again is obsolete. */
 #if defined(PUT_AGAIN) && !defined(OLD_COUNTS)
