@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/lab/stage"
+	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
 const ms = time.Millisecond
@@ -251,8 +252,8 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 			report := newReport(audit(h, end), settings{Interval: 2 * second})
 			var got []string
 			for _, row := range report.rows {
-				if row.verdict == broken {
-					got = append(got, row.label)
+				if row.Verdict == text.Broken {
+					got = append(got, row.Label)
 				}
 			}
 			if !slices.Equal(got, test.want) {
