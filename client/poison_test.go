@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -20,38 +19,6 @@ func (b *rig) foreign(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return messages[len(messages)-1].MessageID
-}
-
-// TestListPoison: each message comes once, and a loop that ends claims no more messages.
-func TestListPoison(t *testing.T) {
-	b := setup(t)
-	for i := range 40 {
-		poisoned(t, b.stores, fmt.Sprintf("job-%02d", i))
-	}
-	var ids []string
-	for m, err := range b.ListPoison(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, m.JobID)
-	}
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != 40 || len(ids) != 40 || ids[0] != "job-00" {
-		t.Errorf("messages of %q, want 40 jobs", ids)
-	}
-	b.server.ResetCounts()
-	n := 0
-	for _, err := range b.ListPoison(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == 32 {
-			break
-		}
-	}
-	if got := b.server.Counts()[storage.OpGetMessages]; got != 1 {
-		t.Errorf("32 messages in %d calls, want 1", got)
-	}
 }
 
 // TestPoisonDetails: the record of the job is there if there is one that can be read.
