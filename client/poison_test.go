@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -65,24 +64,5 @@ func TestReplayReports(t *testing.T) {
 	got = replay(Selection{IDs: []string{"a"}})
 	if len(got) != 1 || got[0].Action != Failed || !errors.Is(got[0].Err, ErrDenied) || got[0].Detail != got[0].Err.Error() {
 		t.Errorf("replay while puts are denied = %+v, want it failed for that", got)
-	}
-}
-
-// TestReportEndsAReplay: the first error of report is the error, also if jobs that were begun are
-// reported after it.
-func TestReportEndsAReplay(t *testing.T) {
-	b := setup(t)
-	for _, id := range []string{"a", "b", "c"} {
-		b.giveUp(t, id)
-	}
-	for name, selection := range map[string]Selection{"found": {All: true}, "missing": {IDs: []string{"x", "y"}}} {
-		var failed []error
-		err := b.Purge(t.Context(), selection, func(ActionResult) error {
-			failed = append(failed, fmt.Errorf("report %d", len(failed)))
-			return failed[len(failed)-1]
-		})
-		if len(failed) == 0 || !errors.Is(err, failed[0]) || name == "missing" && len(failed) > 1 {
-			t.Errorf("%s: Purge = %v after %d reports, want the error of the first", name, err, len(failed))
-		}
 	}
 }

@@ -156,16 +156,3 @@ func TestFormat(t *testing.T) {
 		t.Error("a flag of the program counts as one of lab try")
 	}
 }
-
-// TestMan: the manual page has the commands and their flags.
-func TestMan(t *testing.T) {
-	var out bytes.Buffer
-	if err := run([]string{"man"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{".TH \"LAB\" 1 \"\" \"lab devel\"", ".SS \"imds [flags]\"", `\-\-metadata\-port`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the manual page lacks %s:\n%s", want, &out)
-		}
-	}
-}
