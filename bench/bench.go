@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -5,14 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Places in bench.cores.
@@ -21,18 +23,18 @@ const (
 	storageCore
 )
 
+// patience bounds each step of a measurement.
+const patience = 5 * time.Minute
+
 // bench is one run.
 type bench struct {
 	*runCommand
-	out, progress io.Writer
-	self          string // this program
-	root          string // of the repository
-	folder        string // for binaries and logs
-	cores         []int  // that may be used
-	pinned        bool   // whether each process is bound to a core
-	worker        string // the binary with the kind that does nothing
-	producer      string
-	baseline      string // the worker of that revision; empty without one
+	self, root string // this program, and the repository
+	folder     string // for binaries and logs
+	cores      []int  // that may be used; each process is bound to one if there are two
+	worker     string // the binary with the kinds of bench/noop
+	baseline   string // the worker of that revision; empty without one
+	producer   string
 }
 
 // newBench builds the programs to measure.
@@ -50,10 +52,9 @@ func newBench(ctx context.Context, c *runCommand) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{
-		runCommand: c, out: os.Stdout, progress: os.Stderr, self: self, root: root, folder: folder, cores: cores(),
+		runCommand: c, self: self, root: root, folder: folder, cores: cores(),
 		worker: filepath.Join(folder, "worker"), producer: filepath.Join(folder, "producer"),
 	}
-	b.pinned = len(b.cores) >= 2
 	if err := b.build(ctx); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
@@ -83,21 +84,16 @@ func (b *bench) buildBaseline(ctx context.Context) (err error) {
 		_, removing := output(ctx, b.root, "git", "worktree", "remove", "--force", tree)
 		err = errors.Join(err, removing)
 	}()
-	for _, part := range []string{"noop", "probe"} {
-		target := filepath.Join(tree, "bench", part)
-		if err := os.RemoveAll(target); err != nil {
-			return err
-		}
-		if err := os.CopyFS(target, os.DirFS(filepath.Join(b.root, "bench", part))); err != nil {
-			return err
-		}
-	}
-	binary := filepath.Join(b.folder, "worker-baseline")
-	if _, err := output(ctx, tree, "go", "build", "-o", binary, "./bench/noop"); err != nil {
+	kinds := filepath.Join(tree, "bench", "noop")
+	if err := os.RemoveAll(kinds); err != nil {
 		return err
 	}
-	b.baseline = binary
-	return nil
+	if err := os.CopyFS(kinds, os.DirFS(filepath.Join(b.root, "bench", "noop"))); err != nil {
+		return err
+	}
+	b.baseline = filepath.Join(b.folder, "worker-baseline")
+	_, err = output(ctx, tree, "go", "build", "-o", b.baseline, "./bench/noop")
+	return err
 }
 
 // close removes the programs that newBench built.
@@ -106,23 +102,33 @@ func (b *bench) close() error { return os.RemoveAll(b.folder) }
 // introduce says what runs where.
 func (b *bench) introduce() {
 	place := "GOMAXPROCS=1 for each, not bound to cores"
-	if b.pinned {
+	if b.pinned() {
 		place = fmt.Sprintf("the storage on core %d, what is measured on core %d, GOMAXPROCS=1", b.cores[storageCore], b.cores[sideCore])
-		if b.Priority != 0 {
-			place += fmt.Sprintf(", nice value %d", b.Priority)
-		}
 	}
-	b.say("%s, %s/%s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the "+
-		"start: %s.\n",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), place, b.Rounds, b.Window, load())
+	b.say("%s, %s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the start: %s.\n",
+		runtime.Version(), runtime.GOARCH, runtime.NumCPU(), place, b.Rounds, b.Window, load())
 }
 
-// say prints a line of the result.
-func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
+func (b *bench) pinned() bool { return len(b.cores) >= 2 }
 
-// report prints what happens now.
-func (b *bench) report(format string, args ...any) {
-	fmt.Fprintf(b.progress, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+// cores returns the cores that this process may use.
+func cores() (list []int) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	for i := range len(set) * 64 {
+		if set.IsSet(i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// say prints a line of the result, and report what happens now.
+func (*bench) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (*bench) report(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 
 // output runs a program and returns its output. The error has its last words.
@@ -137,60 +143,16 @@ func output(ctx context.Context, folder, program string, args ...string) (string
 	return strings.TrimSpace(said.String()), nil
 }
 
-// values are the measurements of one thing, one for each round.
-type values []float64
-
-// median returns the value in the middle, 0 without any.
-func (v values) median() float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(v))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// over returns the ratios of v and other, round by round, since the two were measured
-// one after the other.
-func (v values) over(other values) values {
-	var ratios values
-	for i := range min(len(v), len(other)) {
-		if other[i] > 0 {
-			ratios = append(ratios, v[i]/other[i])
+// within asks until done reports true, for at most [patience].
+func within(otherwise string, done func() (bool, error)) error {
+	for late := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		switch ok, err := done(); {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case time.Now().After(late):
+			return fmt.Errorf("%s within %s", otherwise, patience)
 		}
 	}
-	return ratios
-}
-
-// show prints the median and, where there are several values, the lowest and highest.
-func (v values) show(format string) string {
-	switch len(v) {
-	case 0:
-		return "–"
-	case 1:
-		return fmt.Sprintf(format, v[0])
-	}
-	return fmt.Sprintf(format+" ["+format+"–"+format+"]", v.median(), slices.Min(v), slices.Max(v))
-}
-
-// grid is a table in Markdown.
-type grid struct {
-	rows [][]string
-}
-
-func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
-
-// String implements [fmt.Stringer]. The first row is the head.
-func (g *grid) String() string {
-	var text strings.Builder
-	for i, row := range g.rows {
-		fmt.Fprintf(&text, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			text.WriteString("|" + strings.Repeat("---|", len(row)) + "\n")
-		}
-	}
-	return text.String()
 }

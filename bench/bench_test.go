@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import "testing"
@@ -15,14 +17,5 @@ func TestValues(t *testing.T) {
 	}
 	if got, want := v.over(values{2, 2, 0}).show("%.1f"), "1.0 [0.5–1.5]"; got != want {
 		t.Errorf("ratios = %s, want %s: a round without a value has none", got, want)
-	}
-}
-
-func TestGrid(t *testing.T) {
-	var g grid
-	g.add("a", "b")
-	g.add("1", "2")
-	if got, want := g.String(), "| a | b |\n|---|---|\n| 1 | 2 |\n"; got != want {
-		t.Errorf("table = %q, want %q", got, want)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -7,13 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
 
-	"github.com/spotworker/spotworker/bench/probe"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 )
 
@@ -28,37 +29,50 @@ const (
 	// changedMiB is how much of its checkpoint the program changes when it is stopped.
 	changedMiB = 10
 
-	// handoverPatience bounds each step of a hand-over.
-	handoverPatience = 2 * time.Minute
-
 	// interrupted is the exit code of a program that was stopped and wants to resume.
 	interrupted = 75
 )
+
+// resumedFlag is the file in which a program reports that it continues.
+type resumedFlag struct {
+	Resumed string `help:"File for the time at which it continued."`
+}
+
+// resumed is that report.
+type resumed struct {
+	At    time.Time
+	Bytes int64 // of the checkpoint
+}
+
+// write writes the report in one step, so that no reader finds a part of it.
+func (f resumedFlag) write(r resumed) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(f.Resumed+".new", text, 0o600), os.Rename(f.Resumed+".new", f.Resumed))
+}
 
 // programCommand is the program of a kind whose checkpoint is large: a folder of hard links
 // to its files. It makes checkpoints until it is stopped, changes a part of one file then, and
 // ends when it is started with a checkpoint.
 type programCommand struct {
-	MiB     int    `name:"mib" help:"Size of the checkpoint."`
-	Resumed string `help:"File for the time at which it was started with a checkpoint."`
-}
-
-// resumed is the report of the program when it continues.
-type resumed struct {
-	At     time.Time
-	Bytes  int64     // of the checkpoint
-	Frozen []float64 // how long it stood still each time, in seconds
+	resumedFlag
+	MiB int `name:"mib" help:"Size of the checkpoint."`
 }
 
 // Run ends with the exit code of the contract in docs/jobs.md.
 func (c *programCommand) Run(ctx context.Context) error {
 	if restored := os.Getenv("SPOTWORKER_RESTORE"); restored != "" {
-		at := time.Now()
-		size, err := c.folderSize(restored)
-		if err != nil {
-			return err
+		r := resumed{At: time.Now()}
+		for i := range c.files() {
+			info, err := os.Stat(fileOf(restored, i))
+			if err != nil {
+				return err
+			}
+			r.Bytes += info.Size()
 		}
-		return writeResumed(c.Resumed, resumed{At: at, Bytes: size})
+		return c.write(r)
 	}
 	work := filepath.Join(os.Getenv("TMPDIR"), "work")
 	if err := os.Mkdir(work, 0o700); err != nil {
@@ -85,15 +99,6 @@ func (c *programCommand) Run(ctx context.Context) error {
 		return err
 	}
 	os.Exit(interrupted)
-	return nil
-}
-
-// checkCheckpoint returns an error for a size of a checkpoint, in MiB, that is not possible.
-func checkCheckpoint(size int) error {
-	const most = 16 << 10
-	if size < checkpointFileMiB || size > most || size%checkpointFileMiB != 0 {
-		return fmt.Errorf("--checkpoint-mib must be a multiple of %d, up to %d", checkpointFileMiB, most)
-	}
 	return nil
 }
 
@@ -141,30 +146,6 @@ func (c *programCommand) putCheckpoint(work string, step int) error {
 	return os.Rename(next, checkpoint)
 }
 
-// folderSize returns how many bytes the program's files in a folder have.
-func (c *programCommand) folderSize(folder string) (size int64, err error) {
-	for i := range c.files() {
-		info, err := os.Stat(fileOf(folder, i))
-		if err != nil {
-			return 0, err
-		}
-		size += info.Size()
-	}
-	return size, nil
-}
-
-// writeResumed writes the file in one step, so that no reader finds a part of it.
-func writeResumed(name string, r resumed) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
-}
-
 // writeRandom writes the random bytes of a seed into a file.
 func writeRandom(name string, at, size int64, seed byte) (err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -176,141 +157,152 @@ func writeRandom(name string, at, size int64, seed byte) (err error) {
 	return err
 }
 
-// handover is how long a program with a large checkpoint takes to another worker.
-type handover struct {
-	release time.Duration // from the notice until the job is released, with all changes saved
-	resume  time.Duration // from there until the program runs on another worker, with its checkpoint
-	frozen  []float64     // how long the program stood still for each snapshot, in seconds
+const (
+	// rewrittenMiB is how much of its memory the frozen program rewrites all the time, in pages
+	// all over it.
+	rewrittenMiB = 50
+	pageBytes    = 4 << 10
+
+	// memoryTicks are how many steps rewrite all of these pages, and memoryTick is the time of one.
+	memoryTicks = 20
+	memoryTick  = 20 * time.Millisecond
+
+	// standstill is a pause between two steps that is a freeze. A busy machine makes shorter ones.
+	standstill = 300 * time.Millisecond
+)
+
+// memoryCommand is a program that saves nothing and has much memory.
+type memoryCommand struct {
+	resumedFlag
+	MiB int `name:"mib" help:"Size of the memory."`
 }
 
-// largeKind is a kind of jobs with a large state.
-type largeKind struct {
-	program string // subcommand of this program
-	frozen  bool   // CRIU makes the checkpoints
-}
-
-// measureHandovers prints the table of hand-overs.
-func (b *bench) measureHandovers(ctx context.Context) error {
-	if runtime.GOOS == "windows" {
-		b.say("## A hand-over of a large checkpoint\n\nNot measured: a worker is asked to end by a signal, which Windows does not have.\n")
-		return nil
+// Run rewrites pages, and reports whenever it stood still.
+func (c *memoryCommand) Run(ctx context.Context) error {
+	memory := make([]byte, c.MiB<<20)
+	if _, err := io.ReadFull(seeded(int64(len(memory)), 1), memory); err != nil {
+		return err
 	}
-	var release, resume values
-	for round := range b.Rounds {
-		m, err := b.measureHandover(ctx, largeKind{program: "program"})
-		if err != nil {
-			return err
+	pages := rewrittenMiB << 20 / pageBytes
+	distance := len(memory) / pages
+	last := time.Now()
+	for step := 0; ctx.Err() == nil; step++ {
+		for page := step % memoryTicks; page < pages; page += memoryTicks {
+			memory[page*distance]++
 		}
-		b.report("hand-over of %d MiB, round %d: released after %s, running elsewhere %s later", b.CheckpointMiB, round+1,
-			m.release.Round(time.Millisecond), m.resume.Round(time.Millisecond))
-		release, resume = append(release, m.release.Seconds()), append(resume, m.resume.Seconds())
+		time.Sleep(memoryTick)
+		now := time.Now().Round(0) // by the wall clock, which another machine has too
+		if now.Sub(last.Round(0)) > standstill {
+			if err := c.write(resumed{At: now, Bytes: int64(len(memory))}); err != nil {
+				return err
+			}
+		}
+		last = now
 	}
-	var table grid
-	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
-	what := fmt.Sprintf("%d MiB in files of %d, %d changed in one of them", b.CheckpointMiB, checkpointFileMiB, changedMiB)
-	table.add(what, release.show("%.2f"), resume.show("%.2f"))
-	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
-		"their programs on one core, storage at 0 ms on the other. "+
-		"The other worker is idle until then.\n\n%s", &table)
 	return nil
 }
 
-// measureHandover lets one worker run the program of a kind and save checkpoints, starts another
-// one, and stops the first.
-func (b *bench) measureHandover(ctx context.Context, k largeKind) (m handover, err error) {
-	s, err := b.startStorage(ctx, 0, 1, "--kind", "large")
-	if err != nil {
-		return m, err
+// handoverFigures are the columns of both tables of hand-overs.
+var handoverFigures = []figure{{"Notice to released, s", "%.2f", true}, {"Released to running elsewhere, s", "%.2f", true}}
+
+// measureHandovers prints the table of hand-overs of a program that saves its state.
+func (b *bench) measureHandovers(ctx context.Context) error {
+	t := &table{figures: handoverFigures}
+	where := fmt.Sprintf("%d MiB in files of %d, %d changed in one of them", b.CheckpointMiB, checkpointFileMiB, changedMiB)
+	if err := b.compare(ctx, t, where, b.workers(func(ctx context.Context, binary string) ([]float64, error) {
+		return b.measureHandover(ctx, binary, "program", "")
+	})...); err != nil {
+		return err
 	}
-	defer s.kill()
-	f, err := b.newHandoverFolder(k)
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(f.path)) }()
-	first, err := b.startLarge(ctx, s, f, "first")
-	if err != nil {
-		return m, err
-	}
-	defer first.kill()
-	if err := within("no checkpoints were saved", func() (bool, error) {
-		c, err := s.counts()
-		return c.Calls[storage.OpPutBlockList] >= savesBefore, err
-	}); err != nil {
-		return m, err
-	}
-	second, err := b.startLarge(ctx, s, f, "second")
-	if err != nil {
-		return m, err
-	}
-	defer second.kill()
-	var idle probe.Sample
-	if err := second.ask(&idle); err != nil { // so that it runs when the notice comes
-		return m, err
-	}
-	notice := time.Now()
-	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return m, err
-	}
-	released, err := first.awaitRelease()
-	if err != nil {
-		return m, err
-	}
-	m.release = released.Sub(notice)
-	r, err := f.awaitResumed(int64(b.CheckpointMiB)<<20, released)
-	m.resume = r.At.Sub(released)
-	if n := len(r.Frozen); n > 0 {
-		m.frozen = r.Frozen[:n-1] // the last time is the hand-over
-	}
-	return m, err
+	b.print(t, "A hand-over of a large checkpoint", "A program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
+		"their programs on one core, storage at 0 ms on the other. The other worker is idle until then.")
+	return nil
 }
 
-// handoverFolder has the scratch folders of two workers and the settings of both.
-type handoverFolder struct{ path string }
-
-func (f handoverFolder) kinds() string   { return filepath.Join(f.path, "kinds.json") }
-func (f handoverFolder) resumed() string { return filepath.Join(f.path, "resumed") }
-
-func (b *bench) newHandoverFolder(k largeKind) (f handoverFolder, err error) {
-	if f.path, err = os.MkdirTemp(b.folder, "handover-"); err != nil {
-		return f, err
+// measureFrozen prints the table of hand-overs of a program that CRIU freezes.
+func (b *bench) measureFrozen(ctx context.Context) error {
+	tools := filepath.Join(b.root, ".tools", "criu", "bin") // of make integration-tools
+	if err := os.Setenv("PATH", os.Getenv("PATH")+string(os.PathListSeparator)+tools); err != nil {
+		return err
 	}
-	settings := map[string]any{"command": []string{b.self, k.program, "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", f.resumed()}}
-	if k.frozen {
-		settings["snapshot"] = "criu"
+	const title, about = "A hand-over of a frozen program", "As before, with its memory in place of a checkpoint."
+	if path, _ := exec.LookPath("criu"); path == "" {
+		b.say("## %s\n\nNot measured: there is no criu in PATH (make integration-tools installs one).\n", title)
+		return nil
+	}
+	t := &table{figures: handoverFigures}
+	where := fmt.Sprintf("%d MiB, %d of them changed in pages", b.CheckpointMiB, rewrittenMiB)
+	if err := b.compare(ctx, t, where, b.workers(func(ctx context.Context, binary string) ([]float64, error) {
+		return b.measureHandover(ctx, binary, "memory", "criu")
+	})...); err != nil {
+		return err
+	}
+	b.print(t, title, about)
+	return nil
+}
+
+// measureHandover lets one worker run a program and save checkpoints, starts another one, and stops
+// the first. program is a subcommand of this one, and snapshot what makes its checkpoints; empty for itself.
+func (b *bench) measureHandover(ctx context.Context, binary, program, snapshot string) (figures []float64, err error) {
+	s, err := b.startStorage(ctx, 0, 1, "large")
+	if err != nil {
+		return nil, err
+	}
+	defer s.kill()
+	folder, err := os.MkdirTemp(b.folder, "handover-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	kinds, report := filepath.Join(folder, "kinds.json"), resumedFlag{filepath.Join(folder, "resumed")}
+	settings := map[string]any{"command": []string{b.self, program, "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", report.Resumed}}
+	if snapshot != "" {
+		settings["snapshot"] = snapshot
 	}
 	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": settings}})
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	return f, os.WriteFile(f.kinds(), text, 0o600)
+	if err := os.WriteFile(kinds, text, 0o600); err != nil {
+		return nil, err
+	}
+	start := func(name string) (*process, error) {
+		return b.startWorker(ctx, s, binary, "--concurrency", "1", "--checkpoint-interval", "1s", "--kinds-file", kinds,
+			"--scratch", filepath.Join(folder, name), "--instance", name, "--log-format", "json")
+	}
+	first, err := start("first")
+	if err != nil {
+		return nil, err
+	}
+	defer first.kill()
+	if err := s.await(storage.OpPutBlockList, savesBefore); err != nil {
+		return nil, err
+	}
+	second, err := start("second")
+	if err != nil {
+		return nil, err
+	}
+	defer second.kill()
+	if _, err := second.awaitLogged("worker starts"); err != nil {
+		return nil, err
+	}
+	notice := time.Now()
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	released, err := first.awaitLogged("job released") // the drain ends later: it removes the job's folder
+	if err != nil {
+		return nil, err
+	}
+	continued, err := report.await(int64(b.CheckpointMiB)<<20, released.Time)
+	return []float64{released.Time.Sub(notice).Seconds(), continued.Sub(released.Time).Seconds()}, err
 }
 
-// startLarge starts a worker that runs the program.
-func (b *bench) startLarge(ctx context.Context, s *storageProcess, f handoverFolder, name string) (*process, error) {
-	return b.startProcess(ctx, sideCore, []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}, b.worker,
-		"--concurrency", "1", "--checkpoint-interval", "1s", "--kinds-file", f.kinds(),
-		"--scratch", filepath.Join(f.path, name), "--instance", name, "--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
-}
-
-// awaitRelease waits until the worker has released its job, and returns when that was. The drain
-// ends later: the worker also removes the job's folder.
-func (p *process) awaitRelease() (at time.Time, err error) {
-	err = within("the job was not released", func() (bool, error) {
-		line, err := p.findLogged("job released")
-		if line == nil || err != nil {
-			return false, err
-		}
-		at = line.Time
-		return true, nil
-	})
-	return at, err
-}
-
-// awaitResumed waits until the program has continued from a checkpoint of that size, after a time.
-func (f handoverFolder) awaitResumed(size int64, after time.Time) (r resumed, err error) {
-	err = within("the program did not continue elsewhere", func() (bool, error) {
-		text, err := os.ReadFile(f.resumed())
+// await waits until the program has continued from a checkpoint of that size, after a time.
+func (f resumedFlag) await(size int64, after time.Time) (time.Time, error) {
+	var r resumed
+	err := within("the program did not continue elsewhere", func() (bool, error) {
+		text, err := os.ReadFile(f.Resumed)
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
 		}
@@ -320,19 +312,5 @@ func (f handoverFolder) awaitResumed(size int64, after time.Time) (r resumed, er
 	if err == nil && r.Bytes != size {
 		err = fmt.Errorf("the checkpoint that was restored has %d bytes, not %d", r.Bytes, size)
 	}
-	return r, err
-}
-
-// within asks until done reports true.
-func within(otherwise string, done func() (bool, error)) error {
-	for late := time.Now().Add(handoverPatience); ; time.Sleep(10 * time.Millisecond) {
-		switch ok, err := done(); {
-		case err != nil:
-			return err
-		case ok:
-			return nil
-		case time.Now().After(late):
-			return fmt.Errorf("%s within %s", otherwise, handoverPatience)
-		}
-	}
+	return r.At, err
 }

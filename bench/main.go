@@ -1,14 +1,15 @@
-// Command bench measures the costs of the worker beside programs that do the same with
-// less: a loop over the Azure SDK, one over net/http, and the queue consumers of Dapr
-// and Benthos. docs/proof.md explains the method and shows the tables.
+//go:build linux
+
+// Command bench measures the costs of the worker beside programs that do the same with less.
+// docs/proof.md explains the method and shows the figures.
 //
-//	bench (this process) ── starts, samples ──▶ side: worker, loop or peer, on one core
-//	  │                                            │ HTTP on loopback
+//	bench (this process) ── starts, reads /proc ──▶ side: worker, loop or program, on one core
+//	  │                                              │ HTTP on loopback
 //	  └── starts, fills, counts ──▶ storage: the emulator, a process on another core
 //
 // Each measurement has a storage of its own, filled before the side starts. Sides are
-// interleaved, round after round, so that other load of the machine meets all of
-// them alike: ratios are to be trusted, and rates only together with the load.
+// interleaved, round after round, so that other load of the machine meets all of them alike:
+// ratios are to be trusted, and rates only together with the load. It runs on Linux.
 package main
 
 import (
@@ -49,28 +50,22 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	command := kong.Parse(&f, kong.Name("bench"), kong.Description(description),
-		kong.BindTo(ctx, (*context.Context)(nil)), variables)
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Vars{
+			"tables": "jobs,commands,many,states,handover,frozen,puts",
+			"about_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
+				"into it.",
+		})
 	command.FatalIfErrorf(command.Run())
-}
-
-// variables are texts that are too long for the tags of flags.
-var variables = kong.Vars{
-	"tables": "jobs,commands,many,states,handover,frozen,puts",
-	"about_run_window": "Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit " +
-		"into it.",
-	"about_run_priority": "Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb " +
-		"less, and are disturbed more.",
 }
 
 // runCommand are the settings of a run.
 type runCommand struct {
 	Only          []string        `help:"Tables to measure: ${enum}." enum:"${tables}" default:"${tables}"`
 	Rounds        int             `help:"Times that each side is measured." default:"3"`
-	Window        time.Duration   `help:"${about_run_window}" default:"800ms"`
+	Window        time.Duration   `help:"${about_window}" default:"800ms"`
 	Slots         []int           `help:"Jobs at once." default:"1,16,64,256"`
 	Latency       []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
 	Baseline      string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
-	Priority      int             `help:"${about_run_priority}" default:"0"`
 	StateMiB      int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
 	CheckpointMiB int             `name:"checkpoint-mib" help:"Size of the checkpoint that a program hands over." default:"1024"`
 	InFlight      []int           `help:"Jobs in flight at once, of one worker." default:"1000,10000"`
@@ -88,12 +83,11 @@ func (c *runCommand) Run(ctx context.Context) error {
 	}
 	defer b.close()
 	b.introduce()
-	tables := []struct {
+	for _, t := range []struct {
 		name    string
 		measure func(context.Context) error
 	}{{"jobs", b.measureJobs}, {"commands", b.measureCommands}, {"many", b.measureMany}, {"states", b.measureStates},
-		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}}
-	for _, t := range tables {
+		{"handover", b.measureHandovers}, {"frozen", b.measureFrozen}, {"puts", b.measurePuts}} {
 		if !slices.Contains(c.Only, t.name) {
 			continue
 		}
@@ -105,14 +99,8 @@ func (c *runCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-// mostInFlight is the most jobs that one worker runs at once.
-const mostInFlight = 10_000
-
 // check returns an error that says what to change, or nil.
 func (c *runCommand) check() error {
-	if err := checkCheckpoint(c.CheckpointMiB); err != nil {
-		return err
-	}
 	switch {
 	case c.Rounds < 1:
 		return errors.New("--rounds must be at least 1")
@@ -122,19 +110,19 @@ func (c *runCommand) check() error {
 		return errors.New("--slots must be 1 to 1024 each")
 	case slices.ContainsFunc(c.Latency, func(d time.Duration) bool { return d < 0 || d > time.Second }):
 		return errors.New("--latency must be 0s to 1s each")
-	case c.StateMiB < 2*changedMiB || c.StateMiB > 4096:
-		return fmt.Errorf("--state-mib must be %d to 4096", 2*changedMiB)
-	case c.Priority < -20 || c.Priority > 19:
-		return errors.New("--priority must be -20 to 19")
-	case slices.ContainsFunc(c.InFlight, func(n int) bool { return n < 100 || n > mostInFlight }):
-		return fmt.Errorf("--in-flight must be 100 to %d each", mostInFlight)
+	case c.StateMiB < 1 || c.StateMiB > 4096:
+		return errors.New("--state-mib must be 1 to 4096")
+	case c.CheckpointMiB < checkpointFileMiB || c.CheckpointMiB > 16<<10 || c.CheckpointMiB%checkpointFileMiB != 0:
+		return fmt.Errorf("--checkpoint-mib must be a multiple of %d, up to %d", checkpointFileMiB, 16<<10)
+	case slices.ContainsFunc(c.InFlight, func(n int) bool { return n < 100 || n > 10_000 }):
+		return errors.New("--in-flight must be 100 to 10000 each")
 	case c.Messages < 100:
 		return errors.New("--messages must be at least 100")
 	}
 	return nil
 }
 
-// load returns the machine's load of the last minute, where it can be read.
+// load returns the machine's load of the last minute.
 func load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

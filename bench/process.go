@@ -1,7 +1,10 @@
+//go:build linux
+
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,15 +12,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// answerTimeout is how long a process may take to answer a line.
-const answerTimeout = 30 * time.Second
-
-// process is a child that answers lines of standard input with lines of JSON.
+// process is a child on a core of its own. Its log goes to a file, as a service's log does.
 type process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -27,8 +33,7 @@ type process struct {
 	stop   sync.Once
 }
 
-// startProcess starts a program on a core, with GOMAXPROCS=1. Its log goes to a file,
-// as a service's log does.
+// startProcess starts a program.
 func (b *bench) startProcess(ctx context.Context, core int, env []string, program string, args ...string) (*process, error) {
 	log, err := os.CreateTemp(b.folder, "log-")
 	if err != nil {
@@ -40,8 +45,7 @@ func (b *bench) startProcess(ctx context.Context, core int, env []string, progra
 		return nil, err
 	}
 	defer write.Close()
-	program, args = b.pin(core, program, args)
-	cmd := command(ctx, env, program, args)
+	cmd := b.command(ctx, core, env, program, args)
 	cmd.Stdout, cmd.Stderr = write, log
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -53,32 +57,46 @@ func (b *bench) startProcess(ctx context.Context, core int, env []string, progra
 	return &process{cmd: cmd, in: in, out: bufio.NewScanner(read), output: read, log: log.Name()}, nil
 }
 
-// pin returns how to run a program on a core, or as it is where that is not possible.
-func (b *bench) pin(core int, program string, args []string) (string, []string) {
-	if !b.pinned {
-		return program, args
-	}
-	return b.self, append([]string{"pin", fmt.Sprintf("--priority=%d", b.Priority), strconv.Itoa(b.cores[core]), program, "--"}, args...)
+// startWorker starts a worker on a storage account.
+func (b *bench) startWorker(ctx context.Context, s *storageProcess, binary string, args ...string) (*process, error) {
+	return b.startProcess(ctx, sideCore, connect(s), binary, append([]string{"--metadata-endpoint", "none", "--listen", "none"}, args...)...)
 }
 
-// command is a program with GOMAXPROCS=1.
-func command(ctx context.Context, env []string, program string, args []string) *exec.Cmd {
+// connect is the variable that leads programs to a storage account.
+func connect(s *storageProcess) []string {
+	return []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}
+}
+
+// command is a program with GOMAXPROCS=1, on a core where that is possible.
+func (b *bench) command(ctx context.Context, core int, env []string, program string, args []string) *exec.Cmd {
+	if b.pinned() {
+		program, args = b.self, append([]string{"pin", strconv.Itoa(b.cores[core]), program, "--"}, args...)
+	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // programs that this one built
 	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=1"), env...)
 	return cmd
 }
 
-// answer reads the next line into v.
-func (p *process) answer(v any) error { return p.answerWithin(answerTimeout, v) }
+// pinCommand becomes another program, on one core.
+type pinCommand struct {
+	Core      int      `arg:""`
+	Program   string   `arg:""`
+	Arguments []string `arg:"" optional:""`
+}
 
-func (p *process) answerWithin(limit time.Duration, v any) error {
-	if err := p.output.SetReadDeadline(time.Now().Add(limit)); err != nil {
+// Run replaces this process.
+func (c *pinCommand) Run() error {
+	runtime.LockOSThread() // the thread that calls exec keeps its cores
+	var set unix.CPUSet
+	set.Set(c.Core)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("choose core %d: %w", c.Core, err)
+	}
+	path, err := exec.LookPath(c.Program)
+	if err != nil {
 		return err
 	}
-	if !p.out.Scan() {
-		return fmt.Errorf("%s ended or did not answer: %w", p.cmd.Path, errors.Join(p.out.Err(), io.ErrUnexpectedEOF))
-	}
-	return json.Unmarshal(p.out.Bytes(), v)
+	return syscall.Exec(path, append([]string{path}, c.Arguments...), os.Environ()) //nolint:gosec // a program that bench built
 }
 
 // ask writes a line and reads the answer into v.
@@ -87,6 +105,17 @@ func (p *process) ask(v any) error {
 		return err
 	}
 	return p.answer(v)
+}
+
+// answer reads the next line into v.
+func (p *process) answer(v any) error {
+	if err := p.output.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if !p.out.Scan() {
+		return fmt.Errorf("%s ended or did not answer: %w", p.cmd.Path, errors.Join(p.out.Err(), io.ErrUnexpectedEOF))
+	}
+	return json.Unmarshal(p.out.Bytes(), v)
 }
 
 // kill ends the process and waits for it.
@@ -99,29 +128,65 @@ func (p *process) kill() {
 	})
 }
 
-// storageProcess is a running storage account.
-type storageProcess struct {
-	*process
-	connectionString string
+// times returns how long the threads of a process have run, and how long they have waited for a
+// core which others had.
+func (p *process) times() (ran, waited time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid)) // fails only for a bad pattern
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			running, _ := strconv.ParseInt(fields[0], 10, 64) // the kernel writes numbers
+			waiting, _ := strconv.ParseInt(fields[1], 10, 64)
+			ran, waited = ran+time.Duration(running), waited+time.Duration(waiting)
+		}
+	}
+	return ran, waited
 }
 
-// startStorage starts a storage account with so many jobs; more are flags of its process.
-func (b *bench) startStorage(ctx context.Context, latency time.Duration, messages int, more ...string) (*storageProcess, error) {
-	args := append([]string{"storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages)}, more...)
-	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self, args...)
-	if err != nil {
-		return nil, err
-	}
-	var first opened
-	if err := p.answer(&first); err != nil {
-		p.kill()
-		return nil, fmt.Errorf("start the storage: %w", err)
-	}
-	return &storageProcess{p, first.ConnectionString}, nil
+// residentMiB returns the memory of a process that is in use (RSS).
+func (p *process) residentMiB() float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid)) // fails only if it has ended
+	var size, resident int
+	_, _ = fmt.Sscan(string(text), &size, &resident)
+	return float64(resident*os.Getpagesize()) / (1 << 20)
 }
 
-func (s *storageProcess) counts() (counts, error) {
-	var c counts
-	err := s.ask(&c)
-	return c, err
+// used is the processor time of a process that has ended, with its children.
+func used(cmd *exec.Cmd) time.Duration {
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+}
+
+// logLine is a line of a worker's log. Lines have the last fields if they are about a drain.
+type logLine struct {
+	Time        time.Time `json:"time"`
+	Message     string    `json:"msg"`
+	SinceNotice string    `json:"since_notice"`
+	Released    int       `json:"released"`
+}
+
+// awaitLogged waits for the line with that message, which is one of the last of the log.
+func (p *process) awaitLogged(message string) (found logLine, err error) {
+	err = within("the worker did not log "+strconv.Quote(message), func() (bool, error) {
+		file, err := os.Open(p.log)
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		if end, err := file.Seek(0, io.SeekEnd); err != nil {
+			return false, err
+		} else if _, err := file.Seek(max(end-8<<10, 0), io.SeekStart); err != nil {
+			return false, err
+		}
+		tail, err := io.ReadAll(file)
+		for line := range bytes.Lines(tail) {
+			if json.Unmarshal(line, &found) == nil && found.Message == message {
+				return true, nil
+			}
+		}
+		return false, err
+	})
+	return found, err
 }

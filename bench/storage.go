@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -6,13 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/lab/emulator/tlsca"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
@@ -22,20 +24,17 @@ import (
 type storageCommand struct {
 	Latency  time.Duration `help:"Of each call."`
 	Messages int           `help:"Jobs on the queue at the start."`
-	Kind     string        `help:"Their kind." default:"noop"`
-	TLS      string        `name:"tls" help:"Serve over TLS, and write the authority's certificate to this file."`
+	Kind     string        `help:"Their kind."`
 }
 
 // opened is the first line that a storage process prints.
-type opened struct {
-	ConnectionString string
-}
+type opened struct{ ConnectionString string }
 
-// counts are the answer of a storage process. Done is how many messages were deleted.
-type counts struct {
-	Calls map[string]int64
-	Done  int64
-}
+// counts are the calls of a storage process, by operation.
+type counts map[string]int64
+
+// done is how many messages were deleted.
+func (c counts) done() int64 { return c[storage.OpDeleteMessage] }
 
 // payload makes messages of about 100 bytes of JSON.
 const payload = `{"n":1}`
@@ -59,7 +58,7 @@ func (c *storageCommand) Run(ctx context.Context) error {
 	server.OnCall(func(storage.Call) storage.Fault {
 		return storage.Fault{Before: c.Latency / 2, After: c.Latency - c.Latency/2}
 	})
-	connectionString, err := c.listen(server)
+	connectionString, err := server.Listen(storage.Addresses{})
 	if err != nil {
 		return err
 	}
@@ -70,32 +69,11 @@ func (c *storageCommand) Run(ctx context.Context) error {
 		return err
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		calls := server.Counts()
-		if err := encoder.Encode(counts{Calls: calls, Done: calls[storage.OpDeleteMessage]}); err != nil {
+		if err := encoder.Encode(server.Counts()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// listen begins to serve and returns the connection string.
-func (c *storageCommand) listen(server *storage.Server) (string, error) {
-	if c.TLS == "" {
-		return server.Listen(storage.Addresses{})
-	}
-	authority, err := tlsca.New()
-	if err != nil {
-		return "", err
-	}
-	config, err := authority.ServerConfig()
-	if err != nil {
-		return "", err
-	}
-	if err := authority.WriteFile(c.TLS); err != nil {
-		return "", err
-	}
-	endpoints, err := server.ListenTLS(storage.Addresses{}, config)
-	return server.ConnectionStringAt(endpoints), err
 }
 
 // fill creates queues and containers, and puts the messages.
@@ -134,4 +112,38 @@ func (c *storageCommand) fill(ctx context.Context, server *storage.Server) error
 		})
 	}
 	return group.Wait()
+}
+
+// storageProcess is a running storage account.
+type storageProcess struct {
+	*process
+	connectionString string
+}
+
+// startStorage starts a storage account with so many jobs of a kind.
+func (b *bench) startStorage(ctx context.Context, latency time.Duration, messages int, kind string) (*storageProcess, error) {
+	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self,
+		"storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages), "--kind", kind)
+	if err != nil {
+		return nil, err
+	}
+	var first opened
+	if err := p.answer(&first); err != nil {
+		p.kill()
+		return nil, fmt.Errorf("start the storage: %w", err)
+	}
+	return &storageProcess{p, first.ConnectionString}, nil
+}
+
+func (s *storageProcess) counts() (c counts, err error) {
+	err = s.ask(&c)
+	return c, err
+}
+
+// await waits until there were so many calls of an operation.
+func (s *storageProcess) await(operation string, calls int) error {
+	return within(fmt.Sprintf("there were not %d calls of %s", calls, operation), func() (bool, error) {
+		c, err := s.counts()
+		return c[operation] >= int64(calls), err
+	})
 }

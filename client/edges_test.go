@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/jobfiles/joblog"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/operate"
@@ -33,93 +32,15 @@ func refuse(server *storage.Server, operations ...string) {
 	})
 }
 
-// TestEveryWayToReadAJob: the result, the log and the outputs of a job are found by every way to
-// read them.
-func TestEveryWayToReadAJob(t *testing.T) {
-	c := setup(t)
-	ids := make([]string, 70)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("job-%d", i)
-	}
-	in := c.stores
-	for _, id := range ids[1:] {
-		c.seed(t, id, StatusDone)
-	}
-	id := ids[0]
-	claim, err := in.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"},
-		"worker-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := in.Outputs.NewSet(id, 1, claim.Token(), outputs.Limits{Files: 10, Bytes: 1 << 20}, "", nil)
+// TestOutputs: outputs are listed, opened and selected, and an output that cannot be read is an error.
+func TestOutputs(t *testing.T) {
+	b := setup(t)
+	claim := b.seed(t, "a", StatusRunning)
+	set := b.stores.Outputs.NewSet("a", 1, claim.Token(), outputs.Limits{Files: 10, Bytes: 1 << 20}, "", nil)
 	for _, path := range []string{"a.txt", "b.txt"} {
 		if _, err := set.Send(t.Context(), path, 7, strings.NewReader("content")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	ref, err := set.Record(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := joblog.NewKeeper(in.Logs, joblog.DefaultSize).Open(id, claim.Record().CreatedAt, 1, "worker-1", "")
-	for n := range 100 { // more than a record holds
-		log.Add(joblog.Stdout, fmt.Appendf(nil, "%100d", n))
-	}
-	claim.SetFacts(func(f checkpoint.Facts) checkpoint.Facts {
-		f.Outputs, f.Log = checkpoint.Outputs(ref), log.Tail()
-		return f
-	})
-	if err := errors.Join(claim.Commit(t.Context(), []byte("result")), log.WriteLast(t.Context(), time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-
-	if got, err := c.Result(t.Context(), id); err != nil || string(got) != "result" {
-		t.Errorf("Result = %q, %v", got, err)
-	}
-	if got, err := c.Wait(t.Context(), id); err != nil || string(got) != "result" {
-		t.Errorf("Wait = %q, %v", got, err)
-	}
-	n := 0
-	for outcome, err := range c.WaitMany(t.Context(), ids, WaitOptions{}) { // so many are listed
-		want := fmt.Sprintf(`{"of":"%s"}`, outcome.Job.ID)
-		if outcome.Job.ID == id {
-			want = "result"
-		}
-		if err != nil || outcome.Err != nil || string(outcome.Result) != want {
-			t.Fatalf("WaitMany = job %s with %q, %v, %v", outcome.Job.ID, outcome.Result, outcome.Err, err)
-		}
-		n++
-	}
-	if n != len(ids) {
-		t.Errorf("outcomes = %d, want %d", n, len(ids))
-	}
-	if l, err := c.Log(t.Context(), id); err != nil || len(l.Lines) != 100 {
-		t.Errorf("Log = %d lines, %v, want 100", len(l.Lines), err)
-	}
-	all, err := c.Outputs(t.Context(), id)
-	if err != nil || len(all) != 2 {
-		t.Fatalf("Outputs = %+v, %v, want two", all, err)
-	}
-	body, err := c.OpenOutput(t.Context(), all[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = body.Close()
-	var fetched []string
-	selected, err := c.Download(t.Context(), id, t.TempDir(), DownloadOptions{Select: func(o Output) bool { return o.Path == "b.txt" },
-		Done: func(o Output, n int64) { fetched = append(fetched, fmt.Sprint(o.Path, " ", n)) }})
-	if err != nil || selected != 1 || !slices.Equal(fetched, []string{"b.txt 7"}) {
-		t.Errorf("Download = %d, %v with %q, want one of 7 bytes", selected, err, fetched)
-	}
-}
-
-// TestOutputsErrors: an output that cannot be read is an error.
-func TestOutputsErrors(t *testing.T) {
-	b := setup(t)
-	claim := b.seed(t, "a", StatusRunning)
-	set := b.stores.Outputs.NewSet("a", 1, claim.Token(), outputs.Limits{Files: 10, Bytes: 1 << 20}, "", nil)
-	if _, err := set.Send(t.Context(), "x", 1, strings.NewReader("1")); err != nil {
-		t.Fatal(err)
 	}
 	ref, err := set.Record(t.Context())
 	if err != nil {
@@ -130,8 +51,19 @@ func TestOutputsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := b.Outputs(t.Context(), "a")
-	if err != nil || len(all) != 1 {
-		t.Fatalf("Outputs = %+v, %v, want one", all, err)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("Outputs = %+v, %v, want two", all, err)
+	}
+	body, err := b.OpenOutput(t.Context(), all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = body.Close()
+	var fetched []string
+	selected, err := b.Download(t.Context(), "a", t.TempDir(), DownloadOptions{Select: func(o Output) bool { return o.Path == "b.txt" },
+		Done: func(o Output, n int64) { fetched = append(fetched, fmt.Sprint(o.Path, " ", n)) }})
+	if err != nil || selected != 1 || !slices.Equal(fetched, []string{"b.txt 7"}) {
+		t.Errorf("Download = %d, %v with %q, want one of 7 bytes", selected, err, fetched)
 	}
 	if _, err := b.stores.Account.Container(b.stores.Names.Outputs).NewBlobClient(all[0].Blob).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)

@@ -227,21 +227,3 @@ func TestReadable(t *testing.T) {
 		t.Errorf("role for a response without its request = %s, want %s", role, toRead.queues)
 	}
 }
-
-// TestErrorTexts: errors name their subject.
-func TestErrorTexts(t *testing.T) {
-	reason := errors.New("why")
-	for want, err := range map[string]error{
-		"why":                    &JobError{Err: reason},
-		"line 3: why":            &JobError{Where: "line 3", Err: reason},
-		`no job is in group "g"`: &NoGroupError{Group: "g"},
-		`no job is in group "g" (did you mean "gg"?)`: &NoGroupError{Group: "g", Nearest: "gg"},
-	} {
-		if err.Error() != want {
-			t.Errorf("error = %q, want %q", err, want)
-		}
-		if !errors.Is(err, reason) && !errors.Is(err, ErrNoGroup) {
-			t.Errorf("%q does not wrap its reason", err)
-		}
-	}
-}

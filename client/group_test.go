@@ -125,55 +125,6 @@ func TestWaitGroup(t *testing.T) {
 	})
 }
 
-// TestCancelGroup: a job that waits for its first worker is cancelled by its record, and no
-// worker starts it.
-func TestCancelGroup(t *testing.T) {
-	b := setup(t)
-	if _, err := b.Put(t.Context(), Spec{ID: "a", Kind: "k", Group: "night"}); err != nil {
-		t.Fatal(err)
-	}
-	err := b.Cancel(t.Context(), []string{"a"}, CancelOptions{KnownOnly: true}, func(r ActionResult) error {
-		if r.Action != Cancelled || r.Was != StatusOpen {
-			t.Errorf("Cancel = %+v, want it cancelled, open before", r)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
-	if r, ruling, err := b.stores.Records.Lookup(t.Context(), d); err != nil || ruling != checkpoint.Finish || r.Group != "night" {
-		t.Errorf("the next delivery = %s on %+v, %v, want finish, and its group kept", ruling, r, err)
-	}
-}
-
-// TestSeenOnly: an id without a record is barred only on demand, if messages are hidden.
-func TestSeenOnly(t *testing.T) {
-	b := setup(t)
-	if _, err := b.PutMany(t.Context(), Specs(Spec{ID: "seen", Kind: "k"}, Spec{ID: "delayed", Kind: "k", Delay: time.Hour}),
-		PutOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		id   string
-		only bool
-		want Action
-	}{{"nope", true, Unknown}, {"delayed", true, Unknown}, {"seen", true, Cancelled}, {"delayed", false, Barred}} {
-		err := b.Cancel(t.Context(), []string{c.id}, CancelOptions{SeenOnly: c.only}, func(r ActionResult) error {
-			if r.Action != c.want || c.want == Unknown && !errors.Is(r.Err, ErrNotFound) {
-				t.Errorf("Cancel of %s with SeenOnly %t = %s: %s, want %s", c.id, c.only, r.Action, r.Detail, c.want)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Get(t.Context(), c.id); errors.Is(err, ErrNotFound) != (c.want == Unknown) {
-			t.Errorf("record of %s after %s: %v", c.id, c.want, err)
-		}
-	}
-}
-
 // TestGroupErrors: a group whose records cannot be listed is not called empty, and neither is a
 // group of a name that is not valid.
 func TestGroupErrors(t *testing.T) {

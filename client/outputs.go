@@ -11,14 +11,16 @@ import (
 
 // Output is a file that a job has stored for others.
 type Output struct {
-	Path        string // relative, with slashes
-	Size        int64  // bytes
-	SHA256      string // of the content, in lower-case hex
-	ContentType string
+	Path        string `json:"path"`   // relative, with slashes
+	Size        int64  `json:"size"`   // bytes
+	SHA256      string `json:"sha256"` // of the content, in lower-case hex
+	ContentType string `json:"content_type"`
 
 	// Container and Blob are where it is, and ETag is the version of the blob that is the
 	// output, for programs that read it themselves.
-	Container, Blob, ETag string
+	Container string `json:"container"`
+	Blob      string `json:"blob"`
+	ETag      string `json:"etag"`
 
 	job  string
 	file outputs.File

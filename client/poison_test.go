@@ -2,8 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
@@ -20,38 +18,6 @@ func (b *rig) foreign(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return messages[len(messages)-1].MessageID
-}
-
-// TestListPoison: each message comes once, and a loop that ends claims no more messages.
-func TestListPoison(t *testing.T) {
-	b := setup(t)
-	for i := range 40 {
-		poisoned(t, b.stores, fmt.Sprintf("job-%02d", i))
-	}
-	var ids []string
-	for m, err := range b.ListPoison(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, m.JobID)
-	}
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != 40 || len(ids) != 40 || ids[0] != "job-00" {
-		t.Errorf("messages of %q, want 40 jobs", ids)
-	}
-	b.server.ResetCounts()
-	n := 0
-	for _, err := range b.ListPoison(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n == 32 {
-			break
-		}
-	}
-	if got := b.server.Counts()[storage.OpGetMessages]; got != 1 {
-		t.Errorf("32 messages in %d calls, want 1", got)
-	}
 }
 
 // TestPoisonDetails: the record of the job is there if there is one that can be read.
@@ -98,24 +64,5 @@ func TestReplayReports(t *testing.T) {
 	got = replay(Selection{IDs: []string{"a"}})
 	if len(got) != 1 || got[0].Action != Failed || !errors.Is(got[0].Err, ErrDenied) || got[0].Detail != got[0].Err.Error() {
 		t.Errorf("replay while puts are denied = %+v, want it failed for that", got)
-	}
-}
-
-// TestReportEndsAReplay: the first error of report is the error, also if jobs that were begun are
-// reported after it.
-func TestReportEndsAReplay(t *testing.T) {
-	b := setup(t)
-	for _, id := range []string{"a", "b", "c"} {
-		b.giveUp(t, id)
-	}
-	for name, selection := range map[string]Selection{"found": {All: true}, "missing": {IDs: []string{"x", "y"}}} {
-		var failed []error
-		err := b.Purge(t.Context(), selection, func(ActionResult) error {
-			failed = append(failed, fmt.Errorf("report %d", len(failed)))
-			return failed[len(failed)-1]
-		})
-		if len(failed) == 0 || !errors.Is(err, failed[0]) || name == "missing" && len(failed) > 1 {
-			t.Errorf("%s: Purge = %v after %d reports, want the error of the first", name, err, len(failed))
-		}
 	}
 }

@@ -84,6 +84,7 @@ func (b *rig) changes(t *testing.T) map[string]func(context.Context) error {
 			}
 			return cmp.Or(cleaned, err)
 		},
+		"Orphans": func(ctx context.Context) error { _, err := b.Orphans(ctx, time.Hour); return err },
 		"Requeue": func(ctx context.Context) error {
 			found, err := b.Orphans(ctx, time.Hour)
 			if err != nil {

@@ -127,10 +127,7 @@ type Findings struct {
 type Trouble = presence.Trouble
 
 // KindCount is a number of jobs of a kind.
-type KindCount struct {
-	Kind string
-	Jobs int
-}
+type KindCount = presence.KindCount
 
 // GPUCount is a number of jobs of a kind that take so many GPUs each.
 type GPUCount struct {
@@ -138,12 +135,9 @@ type GPUCount struct {
 	GPUs, Jobs int
 }
 
-// QueueReading is about how many messages a queue had at an earlier time.
-type QueueReading struct {
-	Queue    string
-	Messages int
-	Age      time.Duration // when the heartbeat was written
-}
+// QueueReading is about how many messages a queue had at an earlier time. Its age is that when the
+// heartbeat was written.
+type QueueReading = presence.Reading
 
 // Life is whether a worker runs.
 type Life int
@@ -278,10 +272,7 @@ func workerOf(p presence.Listed) Worker {
 			SeenAt: e.SeenAt}
 	}
 	if d := p.LastDrain; !d.EndedAt.IsZero() {
-		w.LastDrain = &Drain{
-			Reason: d.Reason, EndedAt: d.EndedAt, Took: d.Took, Budget: d.Budget,
-			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left, Lost: d.Lost,
-		}
+		w.LastDrain = new(Drain(d))
 	}
 	if a := p.Activity; a.Slots > 0 {
 		w.Activity = activityOf(a)
@@ -293,23 +284,14 @@ func workerOf(p presence.Listed) Worker {
 // findingsOf returns nil for no findings.
 func findingsOf(p presence.Findings) *Findings {
 	f := Findings{
-		SilentJobs: p.Silent, SilentJob: p.SilentJob,
+		WithoutWorker: p.Lacks, WithoutMachine: p.Unlike, Earlier: p.Readings, SilentJobs: p.Silent, SilentJob: p.SilentJob,
 		Calls: p.Calls.Count, SlowCalls: p.Calls.Slow, FailedCalls: p.Calls.Failed, DeniedCalls: p.Calls.Denied,
 		ThrottledCalls: p.Calls.Throttled, MissingCalls: p.Calls.Missing, Trouble: p.Trouble,
-	}
-	for _, k := range p.Lacks {
-		f.WithoutWorker = append(f.WithoutWorker, KindCount(k))
-	}
-	for _, k := range p.Unlike {
-		f.WithoutMachine = append(f.WithoutMachine, KindCount(k))
 	}
 	for _, k := range p.TooLarge {
 		if kind, gpus := presence.CutGPUs(k.Kind); gpus > 0 {
 			f.TooLarge = append(f.TooLarge, GPUCount{kind, gpus, k.Jobs})
 		}
-	}
-	for _, r := range p.Readings {
-		f.Earlier = append(f.Earlier, QueueReading(r))
 	}
 	if len(f.WithoutWorker) == 0 && len(f.WithoutMachine) == 0 && len(f.TooLarge) == 0 && len(f.Earlier) == 0 &&
 		f.SilentJobs == 0 && f.Calls == 0 && f.Trouble == (Trouble{}) {

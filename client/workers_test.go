@@ -95,9 +95,9 @@ func TestHeartbeatContent(t *testing.T) {
 		"an event's id":   {func(p *presence.Presence) { p.LastEvent.ID = "e" }, Worker{LastEvent: &Event{ID: "e"}}},
 		"an event's type": {func(p *presence.Presence) { p.LastEvent.Type = "Preempt" }, Worker{LastEvent: &Event{Type: "Preempt"}}},
 		"a kind without a worker": {func(p *presence.Presence) { p.Findings.Lacks = []presence.KindCount{lacks} },
-			Worker{Findings: &Findings{WithoutWorker: []KindCount{{"k", 2}}}}},
+			Worker{Findings: &Findings{WithoutWorker: []KindCount{lacks}}}},
 		"a state without a machine": {func(p *presence.Presence) { p.Findings.Unlike = []presence.KindCount{lacks} },
-			Worker{Findings: &Findings{WithoutMachine: []KindCount{{"k", 2}}}}},
+			Worker{Findings: &Findings{WithoutMachine: []KindCount{lacks}}}},
 		"jobs with many GPUs": {func(p *presence.Presence) {
 			p.GPUs, p.Findings.TooLarge = 1, []presence.KindCount{{Kind: "k/4", Jobs: 2}, {Kind: "*", Jobs: 9}}
 		}, Worker{GPUs: 1, Findings: &Findings{TooLarge: []GPUCount{{"k", 4, 2}}}}},
@@ -105,7 +105,7 @@ func TestHeartbeatContent(t *testing.T) {
 		"a silent job": {func(p *presence.Presence) { p.Findings.Silent, p.Findings.SilentJob = 1, "j" },
 			Worker{Findings: &Findings{SilentJobs: 1, SilentJob: "j"}}},
 		"a reading": {func(p *presence.Presence) { p.Findings.Readings = []presence.Reading{reading} },
-			Worker{Findings: &Findings{Earlier: []QueueReading{{"q", 3, time.Minute}}}}},
+			Worker{Findings: &Findings{Earlier: []QueueReading{reading}}}},
 		"calls": {func(p *presence.Presence) {
 			p.Findings.Calls = activity.CallReport{Count: 9, Slow: 3, Failed: 8, Denied: 1, Throttled: 2, Missing: 4}
 		}, Worker{Findings: &Findings{Calls: 9, SlowCalls: 3, FailedCalls: 8, DeniedCalls: 1, ThrottledCalls: 2, MissingCalls: 4}}},

@@ -73,20 +73,6 @@ func TestCloudInitChecksThePackage(t *testing.T) {
 	}
 }
 
-// TestCloudInitDownloads: the download fails on an error page, follows redirects, and waits for a
-// network and a server that are not there yet at the first boot.
-func TestCloudInitDownloads(t *testing.T) {
-	_, rest, _ := strings.Cut(cloudInitScript(t), "\ncurl ")
-	options, _, _ := strings.Cut(rest, "\n")
-	for _, want := range []string{
-		"--fail ", "--location ", "--retry 10 ", "--retry-connrefused ", "--output spotworker.tar.gz ", "\"$PACKAGE_URL\"",
-	} {
-		if !strings.Contains(options+" ", want) {
-			t.Errorf("curl %s, want %s", options, want)
-		}
-	}
-}
-
 // cloudInitScript returns the script in cloud-init.yaml.
 func cloudInitScript(t *testing.T) string {
 	t.Helper()

@@ -114,19 +114,6 @@ func TestScriptsAgree(t *testing.T) {
 	}
 }
 
-// TestUnitsAreRemoved: every unit of the package is taken away with it.
-func TestUnitsAreRemoved(t *testing.T) {
-	units, err := Files.ReadDir("units")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, unit := range units {
-		if !strings.Contains(file(t, "scripts/remove.sh"), `"$UNITS/`+unit.Name()+`"`) {
-			t.Errorf("remove.sh leaves %s", unit.Name())
-		}
-	}
-}
-
 // TestConfigurationEndsAlike: the deployment, cloud-init and the scripts mean the
 // same last line.
 func TestConfigurationEndsAlike(t *testing.T) {
@@ -185,49 +172,6 @@ func TestDeploymentAgrees(t *testing.T) {
 	want := "var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'\nvar packageName = '" + name + "${packageSuffix}'\n"
 	if !isTarball || !strings.Contains(bicep("modules/foundation.bicep"), want) {
 		t.Errorf("foundation.bicep does not have %s", want)
-	}
-}
-
-// TestCommandsFit: the platform takes no longer ones.
-func TestCommandsFit(t *testing.T) {
-	for _, command := range []string{Install, Update, Remove} {
-		if len(command) > 4096 {
-			t.Errorf("command has %d characters, want 4,096 at most", len(command))
-		}
-	}
-}
-
-// TestDocumentationAgrees: the documented commands for publishing by hand are the package's.
-func TestDocumentationAgrees(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "docs", "deploy.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"--install-command '" + Install + "'", "--update-command '" + Update + "'", "--remove-command '" + Remove + "'",
-		"--package-file-name " + PackageFile, "--config-file-name " + ConfigurationFile,
-	} {
-		if !strings.Contains(string(data), want) {
-			t.Errorf("docs/deploy.md does not have %s", want)
-		}
-	}
-}
-
-// TestConfigurationFailures: each fault of worker.env ends with 78, which neither systemd nor
-// the platform tries again.
-func TestConfigurationFailures(t *testing.T) {
-	_, function, found := strings.Cut(file(t, "scripts/check.sh"), "\ncheck_configuration() {")
-	if !found {
-		t.Fatal("check.sh has no check_configuration")
-	}
-	failures := regexp.MustCompile(`(?m)fail "[^"]*"(.*)$`).FindAllStringSubmatch(function, -1)
-	for _, m := range failures {
-		if !strings.HasPrefix(m[1], " 78") {
-			t.Errorf("%s, want exit code 78", m[0])
-		}
-	}
-	if fewest := 5; len(failures) < fewest {
-		t.Errorf("%d failures, want %d at least", len(failures), fewest)
 	}
 }
 

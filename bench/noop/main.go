@@ -5,15 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"os"
 
 	"github.com/spotworker/spotworker"
-	"github.com/spotworker/spotworker/bench/probe"
 	"github.com/spotworker/spotworker/job"
 )
 
 func main() {
-	go probe.Serve(os.Stdin, os.Stdout)
 	spotworker.Main(job.Kinds{"noop": job.HandlerFunc(noop), "wait": job.HandlerFunc(wait)})
 }
 

@@ -96,9 +96,9 @@ func TestMeasureFlags(t *testing.T) {
 }
 
 func TestOffer(t *testing.T) {
-	const west = `{"size":"Standard_D2as_v5","region":"westeurope","spot":0.02,"regular":0.1,"evicted_percent_an_hour":"10-15"}`
-	const north = `{"size":"Standard_D2as_v5","region":"northeurope","spot_usd":0.03,"evicted_percent_an_hour":"20+"}`
-	const unknown = `{"size":"Standard_E2as_v5","region":"westeurope","spot":0.04}`
+	const west = `{"size":"Standard_D2as_v5","region":"westeurope","currency":"EUR","spot":0.02,"regular":0.1,"evicted_percent_an_hour":"10-15"}`
+	const north = `{"size":"Standard_D2as_v5","region":"northeurope","currency":"USD","spot_usd":0.03,"evicted_percent_an_hour":"20+"}`
+	const unknown = `{"size":"Standard_E2as_v5","region":"westeurope","currency":"EUR","spot":0.04}`
 	for name, row := range map[string]struct {
 		text  string
 		flags []string
@@ -111,7 +111,7 @@ func TestOffer(t *testing.T) {
 		"size without case":  {west + "\n" + unknown, []string{"--size=d2AS_v5"}, replay.Fleet{Rate: 0.15, Price: 0.02, Dear: 0.1}, ""},
 		"given":              {west, []string{"--evictions=2", "--price=7", "--regular-price=9"}, replay.Fleet{Rate: 2, Price: 7, Dear: 9}, ""},
 		"several":            {west + "\n" + north, nil, replay.Fleet{}, "choose with --size and --region"},
-		"none":               {west + "\n" + `{"gap":"quota"}`, []string{"--size=E8s_v5"}, replay.Fleet{}, "no line of the given"},
+		"none":               {west + "\n" + `{"gap":"quota"}`, []string{"--size=E8s_v5"}, replay.Fleet{}, "no price of the given"},
 		"no class":           {unknown, nil, replay.Fleet{}, "give --evictions"},
 		"no class, recorded": {unknown, []string{"--lives=gcp-2019"}, replay.Fleet{Rate: replay.Default().Fleet.Rate, Price: 0.04}, ""},
 		"another file":       {west + "\nprices", nil, replay.Fleet{}, "line 2 is not what spotctl prices"},

@@ -26,7 +26,6 @@ type scenarioFlags struct {
 	VMs         int           `help:"VMs at a time. 0 takes all VMs of a recorded fleet." name:"vms" default:"10" env:"-"`
 	Slots       int           `help:"Jobs that a VM runs at once." default:"1" env:"-"`
 	Evictions   float64       `help:"Evictions per hour of a VM, for synthetic lives." default:"0.05" env:"-"`
-	Shorten     float64       `help:"${about_replay_shorten}" name:"shorten-lives" default:"1" placeholder:"N" env:"-"`
 	Noticed     float64       `help:"Share of the evictions that are announced 30 s before." default:"0.9" env:"-"`
 	ShortNotice float64       `help:"Share that is announced less than 10 s before. The rest comes without a notice." default:"0" env:"-"`
 	Boot        time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
@@ -83,7 +82,7 @@ func (c *scenarioFlags) scenario(ctx context.Context) (replay.Scenario, error) {
 	of := func(d time.Duration) replay.Duration { return replay.Duration{Duration: d} }
 	s := replay.Default()
 	s.Fleet = replay.Fleet{
-		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Shorten: c.Shorten, Full: c.Noticed, Short: c.ShortNotice,
+		VMs: c.VMs, Slots: c.Slots, Lives: c.Lives, Rate: c.Evictions, Full: c.Noticed, Short: c.ShortNotice,
 		Boot: of(c.Boot), Price: c.Price, Dear: c.Regular,
 	}
 	s.Work = replay.Work{Jobs: c.Jobs, Load: c.Load, Length: of(c.JobTime), Save: of(c.SaveTime), Restore: of(c.RestoreTime)}
@@ -112,7 +111,6 @@ type replayCommand struct {
 	Compare       bool          `help:"Replay it under several policies, and compare what evictions cost." env:"-"`
 	HTML          string        `help:"Write a page with pictures to this file." name:"html" placeholder:"FILE" env:"-"`
 	WriteScenario bool          `help:"Print the scenario as JSON, to edit and to give as FILE, and replay nothing." env:"-"`
-	WriteSchema   bool          `help:"Print the JSON schema of scenarios, and replay nothing." env:"-"`
 
 	json bool
 }
@@ -145,10 +143,6 @@ A FILE has the whole scenario: flags of the scenario do not go with it.`
 }
 
 func (c *replayCommand) run(ctx context.Context, stdout io.Writer) error {
-	if c.WriteSchema {
-		_, err := io.WriteString(stdout, replay.Schema)
-		return err
-	}
 	c.policy.Interval.Duration, c.policy.Never = c.Interval, c.NoCheckpoints
 	s, err := c.scenario(ctx)
 	if err != nil {

@@ -51,9 +51,6 @@ func TestReplayScenarioFile(t *testing.T) {
 		r.Scenario.Policy.Interval.Duration != 30*time.Second {
 		t.Errorf("%v, %+v", err, r)
 	}
-	if printed(t, "replay", "--write-schema") != replay.Schema {
-		t.Error("--write-schema does not print the schema")
-	}
 	var out bytes.Buffer
 	for _, both := range [][]string{{"replay", file, "--vms=6"}, {"replay", file, "--no-checkpoints"}, {"replay", "--for=2h", file}} {
 		if err := run(both, &out); cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), both[1]) &&

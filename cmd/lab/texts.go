@@ -7,10 +7,6 @@ func (*flags) HelpTexts() cli.Texts { return texts }
 
 // texts are the help texts that are too long for the tags of flags and commands.
 var texts = cli.Texts{
-	"about_chaos_visibility": "The workers' flag of that name: after that time the jobs of a dead worker are resumed.",
-	"about_chaos_cut_every": "Incidents for each worker that is cut off from storage, or whose calls are reset, swallowed or " +
-		"delayed, on average. 0 is none.",
-
 	"about_demo": "Evict, kill and freeze workers in the middle of real work, and check what was promised. Takes about " +
 		"a minute; exit code 1 if a promise was broken.",
 	"about_chaos": "Kill, freeze, evict and cut off workers at random for as long as wanted, and judge every job. Exit " +
@@ -37,8 +33,6 @@ var texts = cli.Texts{
 		"--restore-time replace the measured time.",
 	"about_replay_prices": "Output of spotctl prices -o json: the prices, and for synthetic lives the upper end of Azure's class of " +
 		"eviction rates. --price, --regular-price and --evictions replace them.",
-	"about_replay_shorten": "Divide the lives of VMs by this number, so that recorded lives of hours fit into minutes. Notices, boots " +
-		"and jobs keep their length.",
 	"about_replay_lives": "Lives of VMs: poisson, constant, bursts (synthetic); gcp-2019, aws-p3, aws-g4dn (recorded); or a file with " +
 		"a lifetime in seconds on each line, or with lines MILLISECONDS,add|remove,VM.",
 
@@ -46,6 +40,4 @@ var texts = cli.Texts{
 		"workers in other terminals.",
 	"about_up_flexible": "A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az " +
 		"vm instead of az vmss.",
-	"about_up_throttle": "Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; " +
-		"the account then takes Azure's 20000 requests a second. 0 is no limit.",
 }

@@ -5,28 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/trial"
 )
 
 // tryCommand are the flags of lab try.
 type tryCommand struct {
-	Command []string `arg:"" optional:"" passthrough:"" help:"${about_try_command}"`
-
-	KindsFile   string            `env:"-" help:"${about_try_kinds_file}" placeholder:"FILE"`
-	Kind        string            `env:"-" help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
-	Snapshot    bool              `help:"${about_try_snapshot}"`
-	Payload     string            `env:"-" help:"Payload of the job." placeholder:"TEXT"`
-	PayloadFile string            `env:"-" help:"File with the payload." placeholder:"FILE"`
-	Env         map[string]string `env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
-	Every       time.Duration     `help:"${about_try_every}" default:"0s"`
-	Evictions   int               `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
-	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`
-	Grace       time.Duration     `help:"${about_try_grace}" default:"4375ms"`
-	Compare     string            `help:"${about_try_compare}" enum:"result,outputs,none" default:"outputs"`
-	CompareWith string            `env:"-" help:"${about_try_compare_with}" placeholder:"COMMAND"`
-	Keep        bool              `help:"Keep the workers' logs and the kinds file."`
+	trial.Config
 
 	json bool
 }
@@ -51,12 +36,11 @@ with the reason; 78 wrong usage.`
 }
 
 func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
-	config := c.config()
 	story := stdout
 	if c.json {
 		story = os.Stderr
 	}
-	report, err := trial.Run(ctx, config, story)
+	report, err := trial.Run(ctx, c.Config, story)
 	if wrong, ok := errors.AsType[*trial.ConfigError](err); ok {
 		return configError(wrong.Err)
 	}
@@ -64,12 +48,4 @@ func (c *tryCommand) run(ctx context.Context, stdout io.Writer) error {
 		err = errors.Join(err, printJSON(stdout, report))
 	}
 	return err
-}
-
-func (c *tryCommand) config() trial.Config {
-	return trial.Config{
-		Command: c.Command, KindsFile: c.KindsFile, Kind: c.Kind, Snapshot: c.Snapshot, Environment: c.Env,
-		Payload: c.Payload, PayloadFile: c.PayloadFile, Every: c.Every, Evictions: c.Evictions, Timeout: c.Timeout,
-		Grace: c.Grace, Compare: trial.Compare(c.Compare), CompareWith: c.CompareWith, Keep: c.Keep,
-	}
 }

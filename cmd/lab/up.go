@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab"
@@ -18,27 +17,11 @@ import (
 )
 
 // upCommand are the flags of lab up.
-type upCommand struct {
-	Workers       int           `help:"${about_up_workers}" placeholder:"N"`
-	KindsFile     string        `help:"Kinds file of these workers: programs that are jobs." placeholder:"FILE" env:"-"`
-	Commands      bool          `help:"These workers run any command that a job names." env:"-"`
-	VMs           int           `name:"vms" help:"VMs at first, for workers that you start." default:"2"`
-	Flexible      bool          `help:"${about_up_flexible}"`
-	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
-	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
-	QueuePort     int           `help:"Port of the queue service; 0 is a free one." default:"10001"`
-	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
-	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
-	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
-	Latency       time.Duration `help:"Added to every call of a storage account; Azure takes about 10ms within a region." default:"0s"`
-	Throttle      int           `help:"${about_up_throttle}" default:"0"`
-	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"0"`
-	Web           bool          `help:"Serve the page of spotctl web too; the guide ends with its address."`
-	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
-}
+type upCommand struct{ up.Config }
 
 func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
-	config := u.config()
+	config := u.Config
+	config.FileSize = lab.FileSize
 	if err := config.Validate(); err != nil {
 		return configError(err)
 	}
@@ -71,25 +54,15 @@ func workerBeside() (string, error) {
 // portOf returns the service that a port belongs to.
 func (u *upCommand) portOf(port int) string {
 	switch port {
-	case u.BlobPort:
+	case u.Local.BlobPort:
 		return "blob"
-	case u.QueuePort:
+	case u.Local.QueuePort:
 		return "queue"
-	case u.ARMPort:
+	case u.Local.ManagerPort:
 		return "arm"
 	default:
 		return "metadata"
 	}
-}
-
-func (u *upCommand) config() up.Config {
-	c := up.DefaultConfig()
-	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
-	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
-	c.Local.Latency, c.Local.Throttle = u.Latency, u.Throttle
-	c.Flexible, c.EvictionDelay, c.Web = u.Flexible, u.EvictionDelay, u.Web
-	c.Workers, c.KindsFile, c.Commands = u.Workers, u.KindsFile, u.Commands
-	return c
 }
 
 // order is how lab up gets an order.

@@ -45,7 +45,7 @@ func newPlace(t *testing.T) *place {
 // worker starts a worker process on a VM of its own.
 func (p *place) worker(vm string, more ...string) *labtest.Output {
 	p.t.Helper()
-	p.local.AddVM(imds.VM{Name: vm})
+	p.local.Metadata.AddVM(imds.VM{Name: vm})
 	log := &labtest.Output{}
 	cmd := p.process("worker", append(more, "--commands", "--concurrency=8", "--scratch="+p.t.TempDir(), "--listen=127.0.0.1:0",
 		"--metadata-endpoint="+p.local.Endpoint(vm))...)

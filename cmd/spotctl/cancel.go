@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func (c *cancelCommand) run(ctx context.Context, s *session) error {
 	case filtered:
 		return c.runFiltered(ctx, s)
 	}
-	ids, err := c.ids(s)
+	ids, err := readIDs(c.IDs, s.printer.in)
 	if err != nil {
 		return err
 	}
@@ -169,9 +170,8 @@ func (c *cancelCommand) mustAsk() bool {
 	return len(c.IDs) > cancelUnasked || slices.Contains(c.IDs, "-")
 }
 
-// ids returns the ids of the arguments, each once, and of standard input in the place
-// of a dash.
-func (c *cancelCommand) ids(s *session) (ids []string, err error) {
+// readIDs returns the ids of the arguments, each once, and of standard input in the place of a dash.
+func readIDs(given []string, in io.Reader) (ids []string, err error) {
 	seen := map[string]bool{}
 	add := func(id string) {
 		if id != "" && !seen[id] {
@@ -179,12 +179,12 @@ func (c *cancelCommand) ids(s *session) (ids []string, err error) {
 			ids = append(ids, id)
 		}
 	}
-	for _, id := range c.IDs {
+	for _, id := range given {
 		if id != "-" {
 			add(id)
 			continue
 		}
-		lines := bufio.NewScanner(charset.Reader(s.printer.in))
+		lines := bufio.NewScanner(charset.Reader(in))
 		for lines.Scan() {
 			add(strings.TrimSpace(lines.Text()))
 		}

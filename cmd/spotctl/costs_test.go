@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -35,7 +34,6 @@ func TestCosts(t *testing.T) {
 			env.Setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000001")
 			env.Setenv("IDENTITY_ENDPOINT", server.URL+"/token")
 			env.Setenv("IDENTITY_HEADER", "header")
-			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,9 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
-	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -139,36 +136,5 @@ func TestResultsFail(t *testing.T) {
 				t.Errorf("results, when it cannot %s: left %q, notes %s", name, left, &d.notes)
 			}
 		})
-	}
-}
-
-// TestDrainIsNotFollowed: drain --wait fails if a worker has not read the request in time.
-func TestDrainIsNotFollowed(t *testing.T) {
-	for _, json := range []bool{false, true} {
-		atDesk(t, func(t *testing.T, d *desk) {
-			d.printer.json = json
-			beat := presence.Presence{Worker: "w", Machine: presence.Machine{VM: "vm"}, State: "shutdown", StartedAt: time.Now(), At: time.Now(),
-				Steered: true}
-			if err := d.world.stores.Workers.Write(t.Context(), beat); err != nil {
-				t.Fatal(err)
-			}
-			c := &drainCommand{targets: targets{Names: []string{"w"}}, asking: asking{Wait: 20 * time.Second, Timeout: time.Minute}}
-			began := time.Now()
-			err := c.run(t.Context(), d.session)
-			if !errors.Is(err, client.ErrNotFollowed) || time.Since(began) < 20*time.Second {
-				t.Errorf("drain = %v after %s, want ErrNotFollowed after 20s", err, time.Since(began))
-			}
-			if json && !strings.Contains(d.out.String(), `"done":false,"error":`) {
-				t.Errorf("printed %s, want that it is not done", &d.out)
-			}
-		})
-	}
-}
-
-// TestIdleOfOrphans: the command's default is the time that the page uses.
-func TestIdleOfOrphans(t *testing.T) {
-	field, _ := reflect.TypeFor[idleFlag]().FieldByName("Idle")
-	if idle, err := time.ParseDuration(field.Tag.Get("default")); err != nil || idle != actions.OrphanIdle {
-		t.Errorf("--idle is %s by default (%v), want %s", idle, err, actions.OrphanIdle)
 	}
 }

@@ -398,22 +398,11 @@ func (c *outputsCommand) downloadGroup(ctx context.Context, s *session, deployme
 	return nil
 }
 
-// outputLine is an output, in the JSON output.
-type outputLine struct {
-	Path        string `json:"path"`
-	Size        int64  `json:"size"`
-	SHA256      string `json:"sha256"`
-	ContentType string `json:"content_type"`
-	Container   string `json:"container"`
-	Blob        string `json:"blob"`
-	ETag        string `json:"etag"`
-}
-
 // outputs prints the outputs of a job.
 func (p *printer) outputs(all []client.Output) error {
 	if p.json {
 		for _, o := range all {
-			if err := p.line(outputLine{o.Path, o.Size, o.SHA256, o.ContentType, o.Container, o.Blob, o.ETag}); err != nil {
+			if err := p.line(o); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
-	"github.com/spotworker/spotworker/internal/text/charset"
 )
 
 // waitCommand waits for jobs.
@@ -97,23 +96,11 @@ func (c *waitCommand) ids(ctx context.Context, in *bufio.Reader, deployment *cli
 		}
 		return ids, err
 	}
-	if len(c.IDs) != 1 || c.IDs[0] != "-" {
-		return c.IDs, nil
+	ids, err := readIDs(c.IDs, in)
+	if err == nil && len(ids) == 0 {
+		err = &cli.ConfigError{Err: errors.New("standard input has no ids")}
 	}
-	var ids []string
-	lines := bufio.NewScanner(charset.Reader(in))
-	for lines.Scan() {
-		if id := strings.TrimSpace(lines.Text()); id != "" {
-			ids = append(ids, id)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read ids from standard input: %w", err)
-	}
-	if len(ids) == 0 {
-		return nil, &cli.ConfigError{Err: errors.New("standard input has no ids")}
-	}
-	return ids, nil
+	return ids, err
 }
 
 // some names the first of the pending jobs.

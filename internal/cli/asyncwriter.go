@@ -2,7 +2,6 @@ package cli
 
 import (
 	"io"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -16,9 +15,6 @@ const (
 	// Lines that do not fit are dropped.
 	bufferSize = 1 << 20
 
-	// writeSize is the most that is written at once, in bytes.
-	writeSize = 64 << 10
-
 	// closePatience is how long a program waits at its end for its log to be read.
 	closePatience = time.Second
 )
@@ -26,28 +22,25 @@ const (
 // asyncWriter writes log lines without blocking for long: the program behind a pipe
 // or a socket may hang, and a worker with running jobs must not hang with it. While
 // the reader keeps up, a line is written when sync returns, so that a crash loses none
-// that was logged. Lines of several goroutines are written in one piece. Lines that are
-// not read in time go to a buffer.
+// that was logged. Lines that come during a write are written together, and lines that
+// are not read in time wait in a buffer.
 type asyncWriter struct {
 	out     io.Writer
 	dropped func(lines int) // logs how many lines were lost
 	wakeup  chan struct{}   // holds one: there are lines, or the end
+	idle    chan struct{}   // closed at the end, when all is written
 
-	mu       sync.Mutex
-	pending  []byte        // lines that are not being written yet
-	size     int           // bytes that are not written, those being written included
-	lost     int           // lines
-	behind   bool          // writing takes too long: no caller waits
-	waiting  chan struct{} // closed when the pending lines are written; nil without a waiter
-	current  chan struct{} // closed when the lines that are being written now are; nil without a waiter
-	writing  time.Time     // when that began; zero if nothing is being written
-	patience *time.Timer   // calls giveUp
-	idle     chan struct{} // closed at the end, when all is written; nil before
+	mu      sync.Mutex
+	pending []byte        // lines that are not being written yet
+	writing int           // bytes that are
+	written chan struct{} // closed when the line that came last is written; nil before the first
+	lost    int           // lines
+	behind  bool          // writing takes too long: no caller waits
+	ended   bool
 }
 
 func newAsyncWriter(out io.Writer, dropped func(lines int)) *asyncWriter {
-	w := &asyncWriter{out: out, dropped: dropped, wakeup: make(chan struct{}, 1)}
-	w.patience = time.AfterFunc(writePatience, w.giveUp)
+	w := &asyncWriter{out: out, dropped: dropped, wakeup: make(chan struct{}, 1), idle: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -57,52 +50,46 @@ func newAsyncWriter(out io.Writer, dropped func(lines int)) *asyncWriter {
 func (w *asyncWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.idle != nil || w.size+len(line) > bufferSize {
+	if w.ended || w.writing+len(w.pending)+len(line) > bufferSize {
 		w.lost++
 		return len(line), nil
 	}
-	w.pending, w.size = append(w.pending, line...), w.size+len(line)
+	if len(w.pending) == 0 {
+		w.written = make(chan struct{})
+	}
+	w.pending = append(w.pending, line...)
 	return len(line), nil
 }
 
 // sync waits until the lines that were taken are written, unless that takes too long.
 func (w *asyncWriter) sync() {
 	w.mu.Lock()
-	var written <-chan struct{}
-	switch {
-	case w.behind:
-	case len(w.pending) > 0:
-		if w.waiting == nil {
-			w.waiting = make(chan struct{})
-		}
-		written = w.waiting
-	case !w.writing.IsZero():
-		if w.current == nil {
-			w.current = make(chan struct{})
-		}
-		written = w.current
-	}
+	written, behind := w.written, w.behind
 	w.mu.Unlock()
 	w.wake()
-	if written != nil {
-		<-written
+	if behind || written == nil {
+		return
+	}
+	patience := time.NewTimer(writePatience)
+	defer patience.Stop()
+	select {
+	case <-written:
+	case <-patience.C:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.behind = true
 	}
 }
 
 // close waits until all is written, for at most closePatience.
 func (w *asyncWriter) close() {
 	w.mu.Lock()
-	if w.idle == nil {
-		w.idle = make(chan struct{})
-	}
-	idle := w.idle
+	w.ended = true
 	w.mu.Unlock()
 	w.wake()
-	timer := time.NewTimer(closePatience)
-	defer timer.Stop()
 	select {
-	case <-idle:
-	case <-timer.C:
+	case <-w.idle:
+	case <-time.After(closePatience):
 	}
 }
 
@@ -115,99 +102,33 @@ func (w *asyncWriter) wake() {
 
 // run writes the pending lines until the end.
 func (w *asyncWriter) run() {
-	var lines []byte
+	defer close(w.idle)
 	for range w.wakeup {
-		runtime.Gosched() // goroutines that run anyway may add lines to the same write
-		for {
-			if lines = w.begin(lines[:0]); len(lines) == 0 {
-				break
-			}
-			for rest := lines; len(rest) > 0; {
-				n := min(len(rest), writeSize)
-				_, _ = w.out.Write(rest[:n]) // there is no place to report it
-				rest = rest[n:]
-				w.wrote(n)
-			}
-			w.end()
+		for w.writeAll() {
 		}
-		if missing := w.takeLost(); missing > 0 {
-			w.dropped(missing)
+		w.mu.Lock()
+		lost, ended := w.lost, w.ended && len(w.pending) == 0
+		w.lost, w.behind = 0, false
+		w.mu.Unlock()
+		if lost > 0 {
+			w.dropped(lost)
 		}
-		if w.finished() {
+		if ended {
 			return
 		}
 	}
 }
 
-// begin returns the pending lines, and keeps spare for the lines that come next.
-func (w *asyncWriter) begin(spare []byte) []byte {
+// writeAll writes all lines that are pending, and returns false if there are none.
+func (w *asyncWriter) writeAll() bool {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.pending) == 0 {
-		return spare
-	}
-	lines := w.pending
-	w.pending, w.current, w.waiting = spare, w.waiting, nil
-	if cap(spare) > 2*writeSize {
-		w.pending = nil // a reader had fallen behind
-	}
-	w.writing = time.Now()
-	w.patience.Reset(writePatience)
-	return lines
-}
-
-func (w *asyncWriter) wrote(n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.size -= n
-}
-
-// end releases the callers that wait for the lines just written.
-func (w *asyncWriter) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.patience.Stop()
-	w.writing = time.Time{}
-	release(&w.current)
-	if len(w.pending) == 0 {
-		w.behind = false
-	}
-}
-
-// giveUp releases all that wait: writing takes too long.
-func (w *asyncWriter) giveUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.writing.IsZero() || time.Since(w.writing) < writePatience {
-		return // it has ended in the meantime
-	}
-	w.behind = true
-	release(&w.current)
-	release(&w.waiting)
-}
-
-func release(waiters *chan struct{}) {
-	if *waiters != nil {
-		close(*waiters)
-		*waiters = nil
-	}
-}
-
-// takeLost returns how many lines were dropped since the last call.
-func (w *asyncWriter) takeLost() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	missing := w.lost
-	w.lost = 0
-	return missing
-}
-
-func (w *asyncWriter) finished() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.idle == nil || len(w.pending) > 0 {
+	lines, written := w.pending, w.written
+	w.pending, w.writing = nil, len(lines)
+	w.mu.Unlock()
+	if len(lines) == 0 {
 		return false
 	}
-	close(w.idle)
+	_, _ = w.out.Write(lines) // there is no place to report it
+	close(written)
 	return true
 }

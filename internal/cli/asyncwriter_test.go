@@ -84,8 +84,8 @@ func TestAsyncWriterCatchesUp(t *testing.T) {
 		began := time.Now()
 		fmt.Fprint(o, "c")
 		o.sync()
-		if o.mu.Lock(); o.behind || o.size > 0 || time.Since(began) > 0 {
-			t.Errorf("behind %t with %d bytes, %s later, want all written at once", o.behind, o.size, time.Since(began))
+		if o.mu.Lock(); o.behind || len(o.pending) > 0 || time.Since(began) > 0 {
+			t.Errorf("behind %t with %d bytes, %s later, want all written at once", o.behind, len(o.pending), time.Since(began))
 		}
 		o.mu.Unlock()
 		o.close()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +22,7 @@ type testFleet struct {
 
 	mu    sync.Mutex
 	lines map[string][]fakeLine // by VM
-	ended []string              // VMs whose workers ended unexpectedly
-	more  chan struct{}         // gets one for every line and end, if there is room
+	more  chan struct{}         // gets one for every line, if there is room
 }
 
 type fakeLine struct {
@@ -39,12 +37,6 @@ func newTestFleet(t *testing.T, role string) *testFleet {
 		Worker: os.Args[0], Args: []string{role}, ConnectionString: localStorage, Logs: f.logs,
 		Endpoint: func(vm string) string { return "http://127.0.0.1:3/vms/" + vm },
 		OnLine:   f.line,
-		OnEnd: func(vm *VM, _ error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.ended = append(f.ended, vm.Name)
-			f.wake()
-		},
 	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -137,47 +129,6 @@ func TestFleetFlagsComeLast(t *testing.T) {
 	}
 }
 
-func TestLogIsPassedOnAndKept(t *testing.T) {
-	f := newTestFleet(t, "talks")
-	vm := f.start(t, "spot_1")
-	vm.Kill()
-	if got, want := len(f.lines["spot_1"]), 1003; got != want {
-		t.Errorf("%d lines passed on, want %d", got, want)
-	}
-	kept, err := os.ReadFile(vm.LogFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := strings.Count(string(kept), "\n"), 1003; got != want {
-		t.Errorf("%d lines kept in %s, want %d", got, filepath.Base(vm.LogFile), want)
-	}
-}
-
-func TestKillEndsOneWorkerOnly(t *testing.T) {
-	f := newTestFleet(t, "polite")
-	first, second := f.start(t, "spot_1"), f.start(t, "spot_2")
-	first.Kill()
-	running := f.Running()
-	if len(running) != 1 || running[0] != second {
-		t.Errorf("running after the kill: %v, want spot_2 alone", running)
-	}
-	if len(f.ended) != 0 {
-		t.Errorf("a worker that was killed is reported as an unexpected end: %q", f.ended)
-	}
-}
-
-func TestCloseAsksFirst(t *testing.T) {
-	f := newTestFleet(t, "polite")
-	f.start(t, "spot_1")
-	f.start(t, "spot_2")
-	if err := f.Close(t.Context()); err != nil {
-		t.Errorf("Close = %v, want nil: the workers end when asked", err)
-	}
-	if n := len(f.Running()); n != 0 {
-		t.Errorf("%d workers run after Close, want none", n)
-	}
-}
-
 func TestCloseKillsWorkersThatDoNotStop(t *testing.T) {
 	f := newTestFleet(t, "stubborn")
 	f.start(t, "spot_1")
@@ -189,18 +140,6 @@ func TestCloseKillsWorkersThatDoNotStop(t *testing.T) {
 	}
 	if n := len(f.Running()); n != 0 {
 		t.Errorf("%d workers run after Close, want none", n)
-	}
-}
-
-func TestUnexpectedEndIsReported(t *testing.T) {
-	f := newTestFleet(t, "fails")
-	vm, err := f.Start("spot_1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.until(t, "the report", func() bool { return slices.Equal(f.ended, []string{"spot_1"}) })
-	if vm.err == nil || !strings.Contains(vm.err.Error(), "exit status 3") {
-		t.Errorf("end of the worker = %v, want exit status 3", vm.err)
 	}
 }
 

@@ -112,18 +112,6 @@ func TestChosenSizesAreInBounds(t *testing.T) {
 	}
 }
 
-func TestBlobName(t *testing.T) {
-	for want, parts := range map[string][]string{
-		"":            nil,
-		"usr/lib/a":   {"/usr/lib/a"},
-		"usr/lib/a+2": {"/usr/lib/a", "/usr/lib/b", "/bin/c"},
-	} {
-		if got := blobName(parts); got != want {
-			t.Errorf("blobName(%q) = %q, want %q", parts, got, want)
-		}
-	}
-}
-
 func TestChoosePassesOverWhatCannotBeInput(t *testing.T) {
 	root := makeFiles(t, map[string]int64{
 		"good": 30 * mib, "with space": 31 * mib, "per%cent": 31 * mib, "que?stion": 31 * mib, `back\slash`: 31 * mib, "é": 31 * mib,
@@ -141,51 +129,6 @@ func TestChooseWithoutFiles(t *testing.T) {
 	_, err := Choose([]string{root}, 3, 32*mib)
 	if err == nil || !strings.Contains(err.Error(), root) {
 		t.Errorf("Choose in a folder without enough = %v, want an error that names it", err)
-	}
-}
-
-func TestFoldersAreNamed(t *testing.T) {
-	files := []File{{Parts: []string{"/go/bin/go", "/go/pkg/x"}}, {Parts: []string{"/gopher/y"}}, {Parts: []string{"/usr/lib/z"}}}
-	got := Folders(files, []string{"/go", "/usr/lib", "/usr/bin"})
-	if want := "4 files: 2 from /go, 1 from /usr/lib"; got != want {
-		t.Errorf("Folders = %q, want %q", got, want)
-	}
-}
-
-func TestUploadHashesWhatItSends(t *testing.T) {
-	root := t.TempDir()
-	var parts []string
-	for name, content := range map[string]string{"1": "a", "2": "", "3": "bc"} {
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		parts = append(parts, filepath.Join(root, name))
-	}
-	slices.Sort(parts)
-	local, err := StartLocal(LocalConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer local.Close()
-	account, err := local.Account()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := []File{{Parts: parts, Blob: "x/abc", Size: 99}} // it has changed since it was chosen
-	if err := Upload(t.Context(), account.Container("input"), files); err != nil {
-		t.Fatal(err)
-	}
-	// FIPS 180-2, appendix B.1.
-	want := File{Parts: parts, Blob: "x/abc", Size: 3, SHA256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}
-	if diff := cmp.Diff(want, files[0]); diff != "" {
-		t.Errorf("file after the upload (-want +got):\n%s", diff)
-	}
-	if _, body, ok := local.Storage.ReadBlob("input", "x/abc"); !ok || string(body) != "abc" {
-		t.Errorf("blob after the upload = %q, %t, want abc", body, ok)
-	}
-	files[0].Parts = []string{filepath.Join(root, "gone")}
-	if err := Upload(t.Context(), account.Container("again"), files); err == nil || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("Upload of a file that is gone = %v, want an error that names it", err)
 	}
 }
 

@@ -11,40 +11,27 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/spotworker/spotworker/internal/lab/emulator/arm"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab/emulator/tlsca"
-	"github.com/spotworker/spotworker/internal/lab/emulator/token"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 )
 
-// LocalConfig describes a local Azure. The zero value uses free ports and an
-// account key.
+// LocalConfig describes a local Azure. The zero value uses free ports.
 type LocalConfig struct {
 	// BlobPort, QueuePort and MetadataPort are ports of 127.0.0.1; 0 is a free one.
-	BlobPort, QueuePort, MetadataPort int
-
-	// Identity makes storage accept tokens of the VMs' managed identity over
-	// TLS, as in production, instead of an account key.
-	Identity bool
-
-	// Latency is added to every call of the storage account; 0 is none.
-	Latency time.Duration
-
-	// Throttle is how many messages a second each queue takes before it refuses
-	// calls, 0 for no limit. With it the account has Azure's limit on requests.
-	Throttle int
-
-	// Control, if set, is served under /lab/ beside the metadata service.
-	Control http.Handler
+	BlobPort     int `help:"Port of the blob service; 0 is a free one." default:"10000"`
+	QueuePort    int `help:"Port of the queue service; 0 is a free one." default:"10001"`
+	MetadataPort int `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
 
 	// Manager, if set, adds a resource manager for the VMs on ManagerPort.
-	// [StartLocal] sets its Metadata and Tokens.
-	Manager     *arm.Options
-	ManagerPort int
+	// [StartLocal] sets its Metadata.
+	Manager     *arm.Options `kong:"-"`
+	ManagerPort int          `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
+
+	// Control, if set, is served under /lab/ beside the metadata service.
+	Control http.Handler `kong:"-"`
 }
 
 // Local is an Azure on loopback: a storage account, a metadata service and
@@ -53,14 +40,13 @@ type Local struct {
 	Storage  *storage.Server
 	Metadata *imds.Server
 
-	// ConnectionString gives access to Storage with a key; empty with a managed identity.
+	// ConnectionString gives access to Storage.
 	ConnectionString string
 
 	// ManagerURL is the resource manager's address; empty without one.
 	ManagerURL string
 
 	config    LocalConfig
-	identity  *identity        // nil with a key
 	authority *tlsca.Authority // signs the certificates of all TLS servers
 	manager   *arm.Server
 	servers   []*http.Server
@@ -68,26 +54,20 @@ type Local struct {
 	serving   sync.WaitGroup
 }
 
-// identity is the managed identity that all VMs share, as in a scale set.
-type identity struct {
-	granted   imds.Identity
-	endpoints storage.Endpoints // accept its tokens, over TLS
-}
-
 // StartLocal starts the services on 127.0.0.1; Close stops them. The error wraps
 // a [*PortTakenError] if a requested port is in use.
 func StartLocal(c LocalConfig) (*Local, error) {
-	tokens := token.NewIssuer()
 	authority, err := tlsca.New()
 	if err != nil {
 		return nil, err
 	}
 	l := &Local{
 		config: c, authority: authority,
-		Metadata: imds.New(imds.Options{Tokens: tokens}),
-		Storage:  storage.New(storage.Options{Tokens: tokens, Latency: c.Latency, Limits: c.limits()}),
+		Metadata: imds.New(imds.Options{}),
+		Storage:  storage.New(storage.Options{}),
 	}
-	if err := l.startStorage(); err != nil {
+	l.ConnectionString, err = l.Storage.Listen(storage.Addresses{Blob: loopback(c.BlobPort), Queue: loopback(c.QueuePort)})
+	if err != nil {
 		return nil, fmt.Errorf("start the storage emulator: %w", portTaken(err))
 	}
 	if err := l.startMetadata(); err != nil {
@@ -96,37 +76,10 @@ func StartLocal(c LocalConfig) (*Local, error) {
 	if c.Manager == nil {
 		return l, nil
 	}
-	if err := l.startManager(tokens); err != nil {
+	if err := l.startManager(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the resource manager's emulator: %w", err), l.Close())
 	}
 	return l, nil
-}
-
-// limits returns the account's limits, nil for none.
-func (c LocalConfig) limits() *storage.Limits {
-	if c.Throttle == 0 {
-		return nil
-	}
-	return &storage.Limits{QueueMessages: c.Throttle}
-}
-
-func (l *Local) startStorage() (err error) {
-	addresses := storage.Addresses{Blob: loopback(l.config.BlobPort), Queue: loopback(l.config.QueuePort)}
-	if !l.config.Identity {
-		l.ConnectionString, err = l.Storage.Listen(addresses)
-		return err
-	}
-	config, err := l.authority.ServerConfig()
-	if err != nil {
-		return err
-	}
-	l.identity = &identity{granted: imds.Identity{
-		ClientID: uuid.NewString(), ObjectID: uuid.NewString(),
-		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker",
-			uuid.Nil),
-	}}
-	l.identity.endpoints, err = l.Storage.ListenTLS(addresses, config)
-	return err
 }
 
 func (l *Local) startMetadata() error {
@@ -145,7 +98,7 @@ func (l *Local) startMetadata() error {
 }
 
 // startManager starts the resource manager, whose clients require TLS.
-func (l *Local) startManager(tokens *token.Issuer) error {
+func (l *Local) startManager() error {
 	config, err := l.authority.ServerConfig()
 	if err != nil {
 		return err
@@ -155,7 +108,7 @@ func (l *Local) startManager(tokens *token.Issuer) error {
 		return err
 	}
 	options := *l.config.Manager
-	options.Metadata, options.Tokens = l.Metadata, tokens
+	options.Metadata = l.Metadata
 	l.manager = arm.New(options)
 	_, port, _ := net.SplitHostPort(listener.Addr().String()) // an address has a port
 	l.ManagerURL = "https://localhost:" + port
@@ -168,14 +121,6 @@ func (l *Local) serve(listener net.Listener, h http.Handler) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	l.servers = append(l.servers, server)
 	l.serving.Go(func() { _ = server.Serve(listener) }) // returns when Close closes the server
-}
-
-// AddVM adds a VM, with the managed identity if there is one.
-func (l *Local) AddVM(vm imds.VM) {
-	if l.identity != nil {
-		vm.Identities = []imds.Identity{l.identity.granted}
-	}
-	l.Metadata.AddVM(vm)
 }
 
 // Endpoint returns the address of the metadata service of the named VM.
@@ -192,35 +137,8 @@ func (l *Local) Account() (*azure.Account, error) {
 	return azure.Connect(azure.AccountConfig{ConnectionString: l.Storage.ConnectionString(), Transport: l.Storage.Transport(), Version: "lab"})
 }
 
-// StorageEnvironment returns the environment variables with which a process
-// reaches the storage account. authority is the file of [Local.WriteAuthority].
-// With a managed identity a process also needs [Local.TokenEnvironment].
-func (l *Local) StorageEnvironment(authority string) []string {
-	if l.identity == nil {
-		return []string{ConnectionStringVariable + "=" + l.ConnectionString}
-	}
-	return []string{
-		"SSL_CERT_FILE=" + authority,
-		"AZURE_CLIENT_ID=" + l.identity.granted.ClientID,
-		"SPOTWORKER_ACCOUNT=" + storage.DefaultAccount,
-		"SPOTWORKER_BLOB_ENDPOINT=" + l.identity.endpoints.Blob,
-		"SPOTWORKER_QUEUE_ENDPOINT=" + l.identity.endpoints.Queue,
-	}
-}
-
-// ConnectionStringVariable names the environment variable with a connection
-// string. It takes precedence over a managed identity.
+// ConnectionStringVariable names the environment variable with a connection string.
 const ConnectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
-
-// TokenEnvironment returns the environment variables that make the SDKs ask a
-// VM's identity endpoint for tokens instead of the fixed address of a VM in
-// Azure; nil without a managed identity.
-func (l *Local) TokenEnvironment(vm string) []string {
-	if l.identity == nil {
-		return nil
-	}
-	return l.Metadata.VM(vm).IdentityEnvironment(l.Endpoint(vm))
-}
 
 // WriteAuthority writes the certificate authority that clients must trust into a
 // folder, and returns the file's path.

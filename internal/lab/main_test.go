@@ -35,17 +35,9 @@ func fakeWorker(role string) {
 	}
 	line("environment", os.Environ())
 	line("arguments", os.Args)
-	if role == "talks" {
-		for i := range 1000 {
-			line("line", []string{fmt.Sprint(i)})
-		}
-	}
 	line("ready", nil)
 	out.Flush()
-	switch role {
-	case "fails":
-		os.Exit(3)
-	case "stubborn":
+	if role == "stubborn" {
 		for { // until it is killed
 			time.Sleep(time.Hour)
 		}

@@ -62,48 +62,6 @@ func regenerate(text, part string) (string, error) {
 	return before + generatedBegin + part + generatedEnd + after, nil
 }
 
-func TestRegenerate(t *testing.T) {
-	stale := "above\n" + generatedBegin + "superseded\n" + generatedEnd + "below\n"
-	part := diagram() + table()
-	fresh, err := regenerate(stale, part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(fresh, "superseded") {
-		t.Errorf("regenerate kept the old text:\n%s", fresh)
-	}
-	for _, want := range []string{"above\n", "below\n", diagram(), table()} {
-		if !strings.Contains(fresh, want) {
-			t.Errorf("regenerate lost %q", want)
-		}
-	}
-	if again, err := regenerate(fresh, part); err != nil || again != fresh {
-		t.Errorf("regenerate twice changed the text (error %v)", err)
-	}
-	for _, broken := range []string{"", generatedBegin, generatedEnd} {
-		if _, err := regenerate(broken, part); err == nil {
-			t.Errorf("regenerate(%q) without its markers = nil error", broken)
-		}
-	}
-}
-
-// TestDiagramHasEveryRule counts what diagram and table show, so that a rule
-// that no arrow carries is noticed.
-func TestDiagramHasEveryRule(t *testing.T) {
-	labels := 0
-	for line := range strings.Lines(diagram()) {
-		if _, label, found := strings.Cut(line, ": "); found {
-			labels += 1 + strings.Count(label, "<br/>")
-		}
-	}
-	if labels != len(rules) {
-		t.Errorf("diagram() has %d labels, want one for each of %d rules", labels, len(rules))
-	}
-	if got, want := strings.Count(table(), "\n"), 2+len(rules)+len(States()); got != want {
-		t.Errorf("table() has %d lines, want %d", got, want)
-	}
-}
-
 // diagram returns the table as a Mermaid state diagram. Rules that lead from
 // one state to the same other share an arrow.
 func diagram() string {

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -177,16 +176,5 @@ func TestWaitPrefersTheState(t *testing.T) {
 		if s, err := m.Wait(ctx, Start); s != Start || err != nil {
 			t.Fatalf("Wait in its state = %s, %v; want %s, nil", s, err, Start)
 		}
-	}
-}
-
-func TestTransitionReadsAsText(t *testing.T) {
-	text, err := json.Marshal(Transition{From: Process, To: Shutdown, Event: Notice, Why: "Preempt"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `{"From":"process","To":"shutdown","Event":"notice","Why":"Preempt","At":"0001-01-01T00:00:00Z"}`
-	if string(text) != want {
-		t.Errorf("JSON = %s, want %s", text, want)
 	}
 }

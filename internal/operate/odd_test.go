@@ -321,3 +321,13 @@ func (b *rig) expectOutcomes(t *testing.T, want []string) {
 		}
 	}
 }
+
+// told returns the first error that a replay or a purge reported.
+func told(b *rig, err error) error {
+	for _, o := range b.told {
+		if o.Action == Failed && err == nil {
+			err = fmt.Errorf("%s: %w", o.Detail, o.Err)
+		}
+	}
+	return err
+}

@@ -161,13 +161,3 @@ func TestNameNotKnown(t *testing.T) {
 		t.Errorf("decision on three events = %+v, want a checkpoint for the eviction, and the next decision in 30s", d)
 	}
 }
-
-func TestActionString(t *testing.T) {
-	for action, want := range map[Action]string{
-		CarryOn: "carry on", CheckpointNow: "checkpoint now", DrainBy: "drain by", Drain: "drain", 99: "Action(99)",
-	} {
-		if got := action.String(); got != want {
-			t.Errorf("Action(%d).String() = %q, want %q", int(action), got, want)
-		}
-	}
-}

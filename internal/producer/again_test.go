@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/test/proof"
 )
 
 // slowly makes a put take 100 ms, and loses the reply to some of the first,
@@ -69,93 +67,6 @@ func TestStoppedAndRunAgain(t *testing.T) {
 		}
 		once(t, append(committed, b.deliver(t, 3*n)...), n)
 	})
-}
-
-// TestDigestsStoppedAndRunAgain is the same for a container's blobs, whose ids follow
-// from them: a job with a record is not even put again.
-func TestDigestsStoppedAndRunAgain(t *testing.T) {
-	proof.Only(t, "it waits in real time; TestStoppedAndRunAgain is its quick part")
-	synctest.Test(t, func(t *testing.T) {
-		const n = 300
-		b := setup(t)
-		for i := range n {
-			b.putBlob(t, "data", fmt.Sprintf("b%03d", i), []byte{byte(i)}, nil)
-		}
-		b.slowly()
-		all := func(ctx context.Context) (Summary, error) {
-			b.skipKnown(t)
-			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", Spec{}))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
-		defer cancel()
-		first, err := all(ctx)
-		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
-			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
-		}
-		committed := b.deliver(t, 50)
-		again, err := all(t.Context())
-		want := Summary{Enqueued: n - len(committed), Skipped: len(committed), Last: `blob "b299"`}
-		if again != want || err != nil {
-			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
-		}
-		committed = append(committed, b.deliver(t, 3*n)...)
-		once(t, committed, n)
-		for _, id := range committed {
-			if r, err := b.stores.Records.Read(t.Context(), id); err != nil || r.Status != checkpoint.Done {
-				t.Errorf("job %s is %s, %v; want it done", id, r.Status, err)
-			}
-		}
-		if third, err := all(t.Context()); err != nil || third.Enqueued != 0 || third.Skipped != n {
-			t.Errorf("third run = %+v, %v; want all skipped", third, err)
-		}
-	})
-}
-
-// TestCheckIDs: lines with ids of their own cost one read more, many at once, up to a number
-// of lines, and from there one listing for all. Jobs with a new id cost nothing.
-func TestCheckIDs(t *testing.T) {
-	const n = 4 * DefaultParallel
-	for _, row := range []struct {
-		name  string
-		in    func(n int) io.Reader
-		reads int64
-		took  time.Duration
-	}{
-		{"own ids", numbered, readsForPage, 2 * n / DefaultParallel * time.Millisecond},
-		{"new ids", func(n int) io.Reader { return strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", n)) }, 0,
-			n / DefaultParallel * time.Millisecond},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := setup(t)
-				b.CheckIDs = true
-				b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
-				began := time.Now()
-				sum, err := b.Run(t.Context(), Lines(row.in(n), Spec{}))
-				if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); sum != want || err != nil {
-					t.Errorf("run = %+v, %v, want %+v", sum, err, want)
-				}
-				if got := b.server.Counts()[storage.OpGetBlobProperties]; got != row.reads {
-					t.Errorf("reads = %d, want %d", got, row.reads)
-				}
-				if took := time.Since(began); took != row.took {
-					t.Errorf("took %s, want %s", took, row.took)
-				}
-				chosen := 0
-				for _, e := range b.envelopes(t) {
-					if e.Resume {
-						t.Errorf("message of %s says resume, want it for jobs that have a record", e.ID)
-					}
-					if e.ChosenID {
-						chosen++
-					}
-				}
-				if int64(chosen) != row.reads {
-					t.Errorf("%d messages say that their id was chosen, want %d", chosen, row.reads)
-				}
-			})
-		})
-	}
 }
 
 // TestCheckIDsAgain: the status in an id's record decides whether the job is put.

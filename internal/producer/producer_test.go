@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,45 +21,6 @@ import (
 
 type uploadOptions = blockblob.UploadOptions
 
-func TestRunPutsEveryLineOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 2000
-		b := setup(t)
-		var calls gauge
-		b.server.OnCall(func(storage.Call) storage.Fault { calls.add(1); return storage.Fault{Before: time.Millisecond} })
-		b.server.OnResult(func(storage.Result) { calls.add(-1) })
-		began := time.Now()
-
-		sum, err := b.Run(t.Context(), Lines(numbered(n), Spec{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := (Summary{Enqueued: n, Last: "line 2000"}); sum != want {
-			t.Errorf("summary = %+v, want %+v", sum, want)
-		}
-		if diff := cmp.Diff(map[string]int64{storage.OpPutMessage: n}, b.server.Counts()); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-		if calls.most != DefaultParallel {
-			t.Errorf("at most %d calls at once, want %d", calls.most, DefaultParallel)
-		}
-		if took, want := time.Since(began), n/DefaultParallel*time.Millisecond; took != want {
-			t.Errorf("took %v, want %v", took, want)
-		}
-		all := b.envelopes(t)
-		for i := 1; i <= n; i++ {
-			e := all[fmt.Sprintf("job-%d", i)]
-			if data, ok := e.Payload.Inline(); !ok || string(data) != fmt.Sprintf(`{"n":%d}`, i) || e.Kind != "k" || e.EnqueuedAt.IsZero() {
-				t.Fatalf("message of job-%d = %+v", i, e)
-			}
-		}
-		slices.Sort(b.confirmed)
-		if unique := slices.Compact(b.confirmed); len(unique) != n || len(all) != n {
-			t.Errorf("%d ids confirmed, %d on the queue, want %d", len(unique), len(all), n)
-		}
-	})
-}
-
 func TestRunPutsAllFields(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
@@ -77,31 +37,6 @@ func TestRunPutsAllFields(t *testing.T) {
 	m := b.server.Messages(b.stores.Names.Queue)[0]
 	if delay := m.NextVisible.Sub(m.Inserted); delay != time.Hour {
 		t.Errorf("message is hidden for %v, want 1h", delay)
-	}
-}
-
-// TestRunChecksLargePayloadsIn puts a payload that does not fit into a message: first
-// the blob, then the message that names it.
-func TestRunChecksLargePayloadsIn(t *testing.T) {
-	b := setup(t)
-	data := bytes.Repeat([]byte("x"), 100<<10)
-	for range 2 {
-		if _, err := b.Run(t.Context(), one(t, Spec{ID: "big", Kind: "k", Payload: queue.BytesPayload(data)})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff([]string{"big", "big"}, b.confirmed); diff != "" {
-		t.Errorf("confirmed (-want +got):\n%s", diff)
-	}
-	if blobs := b.server.Blobs(b.stores.Names.Payloads); len(blobs) != 1 {
-		t.Errorf("%d payload blobs, want one for both messages", len(blobs))
-	}
-	e := b.envelopes(t)["big"]
-	if e.Payload.Ref() == nil {
-		t.Fatal("payload is inline, want it in a blob")
-	}
-	if got, err := b.Payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("payload read back = %d bytes, %v; want the %d put", len(got), err, len(data))
 	}
 }
 

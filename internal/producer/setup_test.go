@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -129,19 +128,6 @@ func one(t *testing.T, s Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) { yield(s, nil) }
 }
 
-// gauge counts how many calls run at once.
-type gauge struct {
-	mu        sync.Mutex
-	now, most int
-}
-
-func (g *gauge) add(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.now += n
-	g.most = max(g.most, g.now)
-}
-
 // jobs yields the jobs of a source, as a run makes them.
 func jobs(specs iter.Seq2[Spec, error]) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
@@ -155,17 +141,4 @@ func jobs(specs iter.Seq2[Spec, error]) iter.Seq2[Job, error] {
 			}
 		}
 	}
-}
-
-// skipKnown makes the producer skip jobs that have a record.
-func (b *rig) skipKnown(t *testing.T) {
-	t.Helper()
-	known := map[string]checkpoint.Status{}
-	for record, err := range b.stores.Records.List(t.Context(), DigestPrefix) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		known[record.ID] = record.Status
-	}
-	b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -54,8 +53,8 @@ type folder struct {
 	collected                    string
 	output, sentList             string
 	restored, hasSentList        bool
-	gpus                         []gpu.Device // of the job
-	versions                     []int        // of states that the program can be given
+	gpus                         []string // of the job
+	versions                     []int    // of states that the program can be given
 
 	// ownFiles are the patterns of the program's own checkpoint files, which are restored to
 	// its working folder; empty for a program that keeps to the contract. resumes is whether

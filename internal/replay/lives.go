@@ -197,7 +197,7 @@ func (f Fleet) draw(horizon time.Duration, random *rand.Rand) ([][]life, error) 
 
 // drawSpot returns when the VMs that are not regular come and go.
 func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, error) {
-	mean := f.shortened(time.Duration(float64(time.Hour) / f.Rate))
+	mean := time.Duration(float64(time.Hour) / f.Rate)
 	switch {
 	case isDrawn(f.Lives) && f.VMs == 0:
 		return nil, errors.New("0 VMs: give a number")
@@ -219,14 +219,13 @@ func (f Fleet) drawSpot(horizon time.Duration, random *rand.Rand) ([][]life, err
 // recorded returns when VMs come and go as lives are recorded: single ones in random order, or a fleet.
 func (f Fleet) recorded(horizon time.Duration, random *rand.Rand) ([][]life, error) {
 	l, err := readLives(f.Lives)
-	l.lasts = f.shortened(l.lasts)
 	switch {
 	case err != nil:
 		return nil, err
 	case l.lanes == nil && f.VMs == 0:
 		return nil, fmt.Errorf("lives %q are single VMs: give a number of VMs", f.Lives)
 	case l.lanes == nil:
-		return renewed(f.VMs, horizon, func(bool) time.Duration { return f.shortened(l.lengths[random.IntN(len(l.lengths))]) }), nil
+		return renewed(f.VMs, horizon, func(bool) time.Duration { return l.lengths[random.IntN(len(l.lengths))] }), nil
 	case horizon > l.lasts:
 		return nil, fmt.Errorf("lives %q are recorded for %s: give at most that time to replay", f.Lives, l.lasts.Truncate(time.Second))
 	case f.VMs > len(l.lanes):
@@ -234,16 +233,8 @@ func (f Fleet) recorded(horizon time.Duration, random *rand.Rand) ([][]life, err
 	case f.VMs > 0:
 		l.lanes = l.lanes[:f.VMs]
 	}
-	for _, lane := range l.lanes {
-		for i := range lane {
-			lane[i].from, lane[i].end = f.shortened(lane[i].from), f.shortened(lane[i].end)
-		}
-	}
 	return l.lanes, nil
 }
-
-// shortened returns a time of a VM's life.
-func (f Fleet) shortened(d time.Duration) time.Duration { return time.Duration(float64(d) / f.Shorten) }
 
 // renewed lets each VM be followed by another one until the horizon.
 func renewed(vms int, horizon time.Duration, length func(first bool) time.Duration) [][]life {
@@ -261,7 +252,7 @@ func renewed(vms int, horizon time.Duration, length func(first bool) time.Durati
 // bursts lets half of the VMs end together.
 func (f Fleet) bursts(horizon time.Duration, random *rand.Rand) [][]life {
 	const share = 0.5
-	mean := float64(f.shortened(time.Hour)) / f.Rate * share
+	mean := float64(time.Hour) / f.Rate * share
 	all := make([][]life, f.VMs)
 	from := make([]time.Duration, f.VMs)
 	for at := time.Duration(0); at < horizon; {

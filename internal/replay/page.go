@@ -165,9 +165,6 @@ func (s Scenario) Words() string {
 		}
 	}
 	b.WriteString(". ")
-	if f.Shorten > 1 {
-		fmt.Fprintf(&b, "Lives are shortened by the factor %g. ", f.Shorten)
-	}
 	fmt.Fprintf(&b, "Jobs of %s, a save of %s, %s.%s", Brief(s.Work.Length.Duration), Brief(s.Work.Save.Duration), s.Policy.words(),
 		s.Work.words())
 	return b.String()

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	_ "embed"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -13,12 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/text/spelling"
 )
 
-// Schema is the JSON schema of a scenario's file.
-//
-//go:embed scenario.schema.json
-var Schema string
-
-// schemaKey may stand in a scenario for editors.
+// schemaKey may stand in a scenario for editors, with scenario.schema.json.
 const schemaKey = "$schema"
 
 // ReadScenario reads a scenario from the content of a file. An error names the

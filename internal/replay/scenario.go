@@ -45,10 +45,6 @@ type Fleet struct {
 	Lives string  `json:"lives"`     // one of [Sources], or the path of a file
 	Rate  float64 `json:"evictions"` // per hour of a VM; for synthetic lives
 
-	// Shorten divides the lives of VMs, synthetic or recorded, and nothing else: notices and jobs keep
-	// their length. 1 leaves them as they are.
-	Shorten float64 `json:"shorten_lives"`
-
 	Full  float64  `json:"notice_30s"`    // share of the evictions that are announced 30 s before
 	Short float64  `json:"notice_short"`  // share that is announced less than 10 s before; the rest is not announced
 	Boot  Duration `json:"boot"`          // from when a VM is paid for until its worker takes work
@@ -96,7 +92,7 @@ func Default() Scenario {
 	of := func(d time.Duration) Duration { return Duration{d} }
 	return Scenario{
 		Fleet: Fleet{
-			VMs: 10, Slots: 1, Lives: Poisson, Rate: checkpoint.DefaultPolicy().EvictionRate, Shorten: 1, Full: 0.9,
+			VMs: 10, Slots: 1, Lives: Poisson, Rate: checkpoint.DefaultPolicy().EvictionRate, Full: 0.9,
 			Boot: of(3 * time.Minute),
 		},
 		Work:   Work{Load: 0.9, Length: of(time.Hour), Save: of(35 * time.Millisecond), Restore: of(time.Second)},
@@ -112,8 +108,6 @@ const (
 	mostSlots = 1024
 	mostTime  = 366 * 24 * time.Hour
 	mostRuns  = 20_000_000 // jobs, VMs
-
-	mostShorter = 10_000.0
 
 	shortest = time.Second
 
@@ -150,23 +144,10 @@ func (f Fleet) validate() error {
 		return fmt.Errorf("shares of noticed evictions are %g and %g: give 0 to 1, and no more than 1 in all", f.Full, f.Short)
 	case !isHour(f.Boot):
 		return fmt.Errorf("boot time %s: give 0s to 1h", f.Boot)
+	case f.IsDrawn() && !(f.Rate > 0 && f.Rate <= 3600):
+		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
 	case !isPrice(f.Price) || !isPrice(f.Dear):
 		return fmt.Errorf("prices %g and %g: give numbers that are not negative", f.Price, f.Dear)
-	}
-	return f.validateLives()
-}
-
-func (f Fleet) validateLives() error {
-	switch {
-	case !(f.Shorten >= 1 && f.Shorten <= mostShorter):
-		return fmt.Errorf("lives shortened by the factor %g: give 1 to %g", f.Shorten, mostShorter)
-	case !isDrawn(f.Lives):
-		return nil
-	case !(f.Rate > 0 && f.Rate <= 3600):
-		return fmt.Errorf("%g evictions per hour of a VM: give more than 0, up to 3600", f.Rate)
-	case f.Rate*f.Shorten > 3600:
-		return fmt.Errorf("%g evictions per hour of a VM, lives shortened by the factor %g: VMs would live for less than a second", f.Rate,
-			f.Shorten)
 	}
 	return nil
 }
@@ -204,7 +185,7 @@ func (s Scenario) runs() float64 {
 	hours := float64(s.Fleet.VMs) * s.For.Hours()
 	runs := float64(s.Work.Jobs)
 	if isDrawn(s.Fleet.Lives) {
-		runs += hours * s.Fleet.Rate * s.Fleet.Shorten
+		runs += hours * s.Fleet.Rate
 	}
 	if s.Work.Jobs == 0 {
 		runs += hours * float64(s.Fleet.Slots) / s.Work.Length.Hours()

@@ -69,8 +69,8 @@ type Drain struct {
 	Took     time.Duration // from the notice
 	Budget   time.Duration
 	Jobs     int // at the beginning
-	Released int
 	Done     int // committed during the drain
+	Released int
 	LeftOut  int // released without their last state
 	Left     int // not released in time
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,7 +29,7 @@ func (p *Pool) check(ctx context.Context) {
 	defer p.mu.Unlock()
 	for _, d := range p.devices {
 		if !slices.ContainsFunc(found, func(f *device) bool { return f.ID == d.ID }) {
-			found = append(found, &device{Device: d.Device, fault: "its device is gone"})
+			found = append(found, &device{ID: d.ID, fault: "its device is gone"})
 		}
 	}
 	for _, f := range found {
@@ -40,7 +39,7 @@ func (p *Pool) check(ctx context.Context) {
 		}
 		d := p.devices[i]
 		was := d.fault
-		d.Device, d.name, d.fault = f.Device, cmp.Or(f.name, d.name), f.fault
+		d.ID, d.name, d.fault = f.ID, cmp.Or(f.name, d.name), f.fault
 		switch {
 		case was == "" && d.fault != "":
 			p.Log.WarnContext(ctx, "GPU is broken; no job gets it until that changes. If it stays, delete this VM",
@@ -54,17 +53,21 @@ func (p *Pool) check(ctx context.Context) {
 
 // find returns the GPUs of this machine, or those of the list.
 func (p *Pool) find() (found []*device) {
-	nvidia, amd := p.countNames("dev", nvidiaDevice), p.countAMD()
-	has := cmp.Or(nvidia, amd)
-	isAMD := nvidia == 0 && amd > 0
+	has := 0
+	entries, _ := os.ReadDir(filepath.Join(p.Root, "dev"))
+	for _, entry := range entries {
+		if nvidiaDevice().MatchString(entry.Name()) {
+			has++
+		}
+	}
 	if p.List == nil {
 		for i := range has {
-			found = append(found, &device{Device: Device{ID: strconv.Itoa(i), AMD: isAMD}})
+			found = append(found, &device{ID: strconv.Itoa(i)})
 		}
 		return found
 	}
 	for _, id := range p.List {
-		d := &device{Device: Device{ID: id, AMD: isAMD}}
+		d := &device{ID: id}
 		if i, err := strconv.Atoi(id); err == nil && has > 0 && i >= has { // where none is found, the list is trusted
 			d.fault = fmt.Sprintf("this machine has %d", has)
 		}
@@ -73,37 +76,7 @@ func (p *Pool) find() (found []*device) {
 	return found
 }
 
-var (
-	nvidiaDevice = lazyregexp.New(`^nvidia[0-9]+$`)
-	amdDevice    = lazyregexp.New(`^renderD[0-9]+$`)
-)
-
-// countAMD counts the nodes of the topology that are GPUs, or else what draws.
-func (p *Pool) countAMD() (n int) {
-	if _, err := os.Stat(filepath.Join(p.Root, "dev/kfd")); err != nil {
-		return 0
-	}
-	nodes, _ := filepath.Glob(filepath.Join(p.Root, "sys/class/kfd/kfd/topology/nodes/*/gpu_id"))
-	for _, node := range nodes {
-		if id, err := os.ReadFile(node); err == nil && strings.Trim(string(id), "0\n") != "" { // processors have 0
-			n++
-		}
-	}
-	if len(nodes) == 0 {
-		n = p.countNames("dev/dri", amdDevice)
-	}
-	return n
-}
-
-func (p *Pool) countNames(dir string, form func() *regexp.Regexp) (n int) {
-	entries, _ := os.ReadDir(filepath.Join(p.Root, dir))
-	for _, entry := range entries {
-		if form().MatchString(entry.Name()) {
-			n++
-		}
-	}
-	return n
-}
+var nvidiaDevice = lazyregexp.New(`^nvidia[0-9]+$`)
 
 // checkTimeout bounds a look at all GPUs. nvidia-smi waits for a driver that hangs.
 const checkTimeout = 30 * time.Second
@@ -111,7 +84,7 @@ const checkTimeout = 30 * time.Second
 // lost matches what nvidia-smi prints in place of the name of a GPU that it cannot reach.
 var lost = lazyregexp.New(`(?i)ERR!|unknown error|is lost|reset required|unable to determine`)
 
-// examine sets names and faults of NVIDIA's GPUs, where there is nvidia-smi.
+// examine sets names and faults of GPUs, where there is nvidia-smi.
 func examine(ctx context.Context, devices []*device) {
 	program, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -120,7 +93,7 @@ func examine(ctx context.Context, devices []*device) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	for _, d := range devices {
-		if d.AMD || d.fault != "" || strings.HasPrefix(d.ID, "MIG-") { // it takes no id of a part
+		if d.fault != "" || strings.HasPrefix(d.ID, "MIG-") { // it takes no id of a part
 			continue
 		}
 		name, err := ask(ctx, program, "--id="+d.ID, "--query-gpu=name", "--format=csv,noheader")

@@ -1,9 +1,8 @@
 // Package gpu gives each job GPUs of its own.
 //
-// A [Pool] knows the GPUs of this machine: those of NVIDIA by /dev/nvidia0 and so on, of AMD by
-// the kernel's topology, or those that an operator lists. Jobs reserve them by number, and their
-// programs find them in the variables that the libraries of both read. Nothing else keeps a program
-// from the others.
+// A [Pool] knows the NVIDIA GPUs of this machine by /dev/nvidia0 and so on, or those that an operator
+// lists. Jobs reserve them by number, and their programs find them in the variables that the libraries
+// read. Nothing else keeps a program from the others.
 //
 // A GPU that nvidia-smi reports as broken, or whose device is gone, is given to no job until that
 // changes. A job that has it runs on.
@@ -13,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -38,14 +36,8 @@ type Config struct {
 	// Log gets a line when a GPU breaks or comes back.
 	Log *slog.Logger
 
-	// Root has dev and sys. Default: /.
+	// Root has dev. Default: /.
 	Root string
-}
-
-// Device is a GPU as variables name it.
-type Device struct {
-	ID  string
-	AMD bool
 }
 
 // Pool gives GPUs to jobs. A nil *Pool has none.
@@ -61,7 +53,7 @@ type Pool struct {
 }
 
 type device struct {
-	Device
+	ID     string // as variables name it
 	name   string // of the model; empty if it is not known
 	fault  string // why no job gets it; empty for none
 	taken  bool
@@ -177,7 +169,7 @@ func (r *reservation) free() {
 }
 
 // Join returns the GPUs of a job, which keeps them until leave is called too.
-func (p *Pool) Join(id string) (devices []Device, leave func()) {
+func (p *Pool) Join(id string) (ids []string, leave func()) {
 	if p == nil {
 		return nil, func() {}
 	}
@@ -189,9 +181,9 @@ func (p *Pool) Join(id string) (devices []Device, leave func()) {
 	}
 	r.holders++
 	for _, d := range r.devices {
-		devices = append(devices, d.Device)
+		ids = append(ids, d.ID)
 	}
-	return devices, func() { p.leave(id, r) }
+	return ids, func() { p.leave(id, r) }
 }
 
 func (p *Pool) leave(id string, r *reservation) {
@@ -230,39 +222,22 @@ func (p *Pool) Faults() string {
 }
 
 // Variables are the variables that [Pool.Variables] can set.
-var Variables = []string{
-	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-}
+var Variables = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"}
 
 // Variables returns the variables of a program that has these GPUs. Without any they hide those
 // that other jobs get.
-func (p *Pool) Variables(devices []Device) map[string]string {
+func (p *Pool) Variables(ids []string) map[string]string {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	vars := map[string]string{}
-	if len(devices) == 0 {
-		for _, d := range p.devices {
-			if d.AMD {
-				vars["ROCR_VISIBLE_DEVICES"], vars["HIP_VISIBLE_DEVICES"] = "-1", "-1"
-			} else {
-				vars["CUDA_VISIBLE_DEVICES"], vars["NVIDIA_VISIBLE_DEVICES"] = "-1", "void"
-			}
-		}
-		return vars
+	switch all := strings.Join(ids, ","); {
+	case all != "":
+		// The order is that of nvidia-smi.
+		return map[string]string{"CUDA_VISIBLE_DEVICES": all, "NVIDIA_VISIBLE_DEVICES": all, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+	case len(p.devices) > 0:
+		return map[string]string{"CUDA_VISIBLE_DEVICES": "-1", "NVIDIA_VISIBLE_DEVICES": "void"}
 	}
-	var ids, numbers []string
-	for i, d := range devices {
-		ids, numbers = append(ids, d.ID), append(numbers, strconv.Itoa(i))
-	}
-	all := strings.Join(ids, ",")
-	if devices[0].AMD { // HIP counts those that ROCR leaves
-		vars["ROCR_VISIBLE_DEVICES"], vars["HIP_VISIBLE_DEVICES"] = all, strings.Join(numbers, ",")
-		return vars
-	}
-	vars["CUDA_VISIBLE_DEVICES"], vars["NVIDIA_VISIBLE_DEVICES"] = all, all
-	vars["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID" // as nvidia-smi counts them
-	return vars
+	return nil
 }

@@ -62,7 +62,7 @@ type counts struct {
 	cuts [stage.Faults + 1]int // by fault; the last is VMs that were cut off
 }
 
-// Deaths are what kills cost the jobs that they hit.
+// Deaths are what kills cost the jobs that they hit, by their ledgers.
 type Deaths struct {
 	Runs   int           // of handlers, which ended with their workers
 	Redone time.Duration // the mean work of such a run that is not in the outcome

@@ -66,10 +66,6 @@ type Config struct {
 const (
 	MaxWorkers = 64
 	stepTime   = 50 * time.Millisecond
-
-	// leastVisibility and leastInterval are the least that a worker accepts.
-	leastVisibility = 3 * time.Second
-	leastInterval   = 100 * time.Millisecond
 )
 
 // DefaultConfig is a run without a limit: Kills or For must be set.
@@ -90,42 +86,13 @@ func (c Config) Validate() error {
 		return errors.New("--kills and --for must not be negative")
 	case c.Workers < 1 || c.Workers > MaxWorkers:
 		return fmt.Errorf("--workers %d is out of range: give 1 to %d", c.Workers, MaxWorkers)
-	case c.JobsAtOnce < 1:
-		return fmt.Errorf("--jobs-at-once %d is out of range: give at least 1", c.JobsAtOnce)
 	case c.PerSecond <= 0 || c.PerSecond > 1000:
 		return fmt.Errorf("--per-second %g is out of range: give more than 0, up to 1000", c.PerSecond)
-	case c.Visibility < leastVisibility:
-		return fmt.Errorf("--visibility %s is too short: give at least %s", c.Visibility, leastVisibility)
-	case c.CheckpointInterval < leastInterval:
-		return fmt.Errorf("--checkpoint-interval %s is too short: give at least %s", c.CheckpointInterval, leastInterval)
-	case c.JobTime < stepTime:
-		return fmt.Errorf("--job-time %s is too short: give at least %s", c.JobTime, stepTime)
-	case c.LackEvery == 1 && c.ProgramEvery > 0:
-		return errors.New("--lack-every 1 leaves no worker that can run programs: give 2 or more, or --program-every 0")
-	}
-	return errors.Join(c.validateStorage(), c.validateShares())
-}
-
-func (c Config) validateStorage() error {
-	if c.ConnectionString == "" {
+	case c.ConnectionString == "":
 		return nil
 	}
 	if err := lab.CheckStorage(c.ConnectionString); err != nil {
 		return fmt.Errorf("a run kills workers and fills a storage account with jobs, so it only takes one on this machine: %w", err)
-	}
-	return nil
-}
-
-// validateShares checks how often things happen.
-func (c Config) validateShares() error {
-	for name, every := range map[string]int{
-		"--freeze-every": c.FreezeEvery, "--evict-every": c.EvictEvery, "--cut-every": c.CutEvery, "--program-every": c.ProgramEvery,
-		"--lack-every":      c.LackEvery,
-		"--duplicate-every": c.DuplicateEvery, "--large-every": c.LargeEvery, "--stream-every": c.StreamEvery,
-	} {
-		if every < 0 {
-			return fmt.Errorf("%s %d must not be negative", name, every)
-		}
 	}
 	return nil
 }

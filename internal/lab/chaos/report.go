@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/lab/stage"
+	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
 // findings are the events of a run.
@@ -26,8 +27,11 @@ type findings struct {
 	messages, poison  int // at the end
 	median, p99       time.Duration
 	idle, quarantined oracle.Idle
-	effort            effort
 	faults, stories   []string
+
+	// By the ledgers of jobs that are done and no programs: time of slots, and workers that died.
+	useful, redone, overhead time.Duration
+	evictions, exits         int
 }
 
 // report prints the table, and returns an error if the run failed.
@@ -42,11 +46,17 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 	if f.poison, err = r.stores.Poison.Depth(ctx); err != nil {
 		return deaths, err
 	}
-	if f.effort, err = r.compare(ctx); err != nil {
+	if err := f.readLedgers(ctx, r.stores.Records); err != nil {
 		return deaths, err
 	}
-	table, broken := f.table(r.config, took)
-	fmt.Fprint(r.narrator, "\n", table)
+	promises := f.promises(r.config)
+	fmt.Fprint(r.narrator, "\n", f.happened(r.config, took), "\n", text.Table(promises))
+	var broken []string
+	for _, p := range promises {
+		if p.Verdict == text.Broken {
+			broken = append(broken, p.String())
+		}
+	}
 	for _, line := range slices.Concat(f.faults, f.stories) {
 		fmt.Fprintln(r.narrator, line)
 	}
@@ -57,10 +67,25 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 	return f.deaths(), nil
 }
 
+// readLedgers adds up the ledgers in the records.
+func (f *findings) readLedgers(ctx context.Context, records *checkpoint.Store) error {
+	for record, err := range records.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if record.Kind == stepsKind && record.Status == checkpoint.Done {
+			l := record.Spent()
+			f.useful, f.redone, f.overhead = f.useful+l.Useful, f.redone+l.Redone, f.overhead+l.Overhead
+			f.evictions, f.exits = f.evictions+l.Evictions, f.exits+l.Exits
+		}
+	}
+	return nil
+}
+
 func (f *findings) deaths() Deaths {
-	d := Deaths{Runs: f.effort.killed}
+	d := Deaths{Runs: f.exits}
 	if d.Runs > 0 && f.facts.JobsAtKills > 0 {
-		d.Redone, d.Hidden = f.effort.did.Lost()/time.Duration(d.Runs), f.facts.HiddenByKills/time.Duration(f.facts.JobsAtKills)
+		d.Redone, d.Hidden = f.redone/time.Duration(d.Runs), f.facts.HiddenByKills/time.Duration(f.facts.JobsAtKills)
 	}
 	return d
 }
@@ -139,15 +164,6 @@ func idleBound(c Config) time.Duration {
 	return max(c.Visibility+maxDelay(c.Visibility), deferral) + stage.LongestPause + machineSlack
 }
 
-// tableWidth is the width of the table, in columns.
-const tableWidth = 78
-
-// table formats the events and the promises. broken has a text for each broken promise.
-func (f *findings) table(c Config, took time.Duration) (table string, broken []string) {
-	promises, broken := f.promises(c)
-	return f.happened(c, took) + "\n" + promises, broken
-}
-
 // happened formats the events that are counted and not judged.
 func (f *findings) happened(c Config, took time.Duration) string {
 	var b strings.Builder
@@ -176,44 +192,30 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	row("storage calls, writes of records", "%d, %d", f.facts.Calls, v.Writes)
 	row("  writes refused: in all, to absent workers", "%d, %d", len(f.facts.Refusals), f.refusedStale)
 	row("longest idle in quarantine", "%s", seconds(f.quarantined.Length()))
-	f.effort.rows(row)
+	row("by ledgers: useful, redone, overhead", "%s, %s, %s", seconds(f.useful), seconds(f.redone), seconds(f.overhead))
+	row("  evictions, deaths", "%d, %d", f.evictions, f.exits)
 	row("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.median), seconds(f.p99), seconds(v.LongestLife))
 	return b.String()
 }
 
-// promises formats the promises. broken has a text for each broken one.
-func (f *findings) promises(c Config) (table string, broken []string) {
-	var b strings.Builder
-	rule := strings.Repeat("-", tableWidth) + "\n"
-	row := func(label, got, want string, ok bool) {
-		verdict := "ok"
-		if !ok {
-			broken = append(broken, fmt.Sprintf("%s: %s, promised %s", label, got, want))
-			verdict = "BROKEN"
-		}
-		fmt.Fprintf(&b, "%-44s%12s  %-12s %s\n", label, got, want, verdict)
+// promises compares what happened with the promises.
+func (f *findings) promises(c Config) []text.Promise {
+	v, bound := f.verdict, idleBound(c)
+	return []text.Promise{
+		text.Exactly("jobs committed", v.Committed, v.Jobs-v.GivenUp),
+		text.Exactly("jobs lost", v.Broken[oracle.Lost], 0),
+		text.Exactly("jobs committed twice", v.Broken[oracle.Twice], 0),
+		text.Exactly("stale writes that took effect", v.Broken[oracle.Stale], 0),
+		text.Exactly("wrong results", v.Broken[oracle.Wrong], 0),
+		text.Exactly("states behind the one they replaced", v.Broken[oracle.Backwards], 0),
+		text.Exactly("failures counted against a job", v.Broken[oracle.Miscounted], 0),
+		text.Exactly("jobs dead-lettered without cause", v.Broken[oracle.Unjust], 0),
+		text.Exactly("poison messages", f.poison, v.GivenUp),
+		text.Exactly("messages left on the queue", f.messages, 0),
+		text.Exactly("calls whose effect is not known", f.facts.Unknown, 0),
+		text.Exactly("faults of a worker or of the run", len(f.faults), 0),
+		text.Judged("longest idle beside a free slot", seconds(f.idle.Length()), "<= "+seconds(bound), f.idle.Length() <= bound),
 	}
-	exactly := func(label string, got, want int) {
-		row(label, strconv.Itoa(got), strconv.Itoa(want), got == want)
-	}
-	v := f.verdict
-	b.WriteString(fmt.Sprintf("%-44s%12s  %s\n", "promise", "measured", "promised") + rule)
-	exactly("jobs committed", v.Committed, v.Jobs-v.GivenUp)
-	exactly("jobs lost", v.Broken[oracle.Lost], 0)
-	exactly("jobs committed twice", v.Broken[oracle.Twice], 0)
-	exactly("stale writes that took effect", v.Broken[oracle.Stale], 0)
-	exactly("wrong results", v.Broken[oracle.Wrong], 0)
-	exactly("states behind the one they replaced", v.Broken[oracle.Backwards], 0)
-	exactly("failures counted against a job", v.Broken[oracle.Miscounted], 0)
-	exactly("jobs dead-lettered without cause", v.Broken[oracle.Unjust], 0)
-	exactly("poison messages", f.poison, v.GivenUp)
-	exactly("messages left on the queue", f.messages, 0)
-	exactly("calls whose effect is not known", f.facts.Unknown, 0)
-	exactly("faults of a worker or of the run", len(f.faults), 0)
-	bound := idleBound(c)
-	row("longest idle beside a free slot", seconds(f.idle.Length()), "<= "+seconds(bound), f.idle.Length() <= bound)
-	b.WriteString(rule)
-	return b.String(), broken
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

@@ -32,12 +32,7 @@ func WorkerMain() {
 	if len(os.Args) < 2 || os.Args[1] != WorkerCommand {
 		return
 	}
-	args, trace, err := takeTraceFlag(os.Args[2:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	labworker.Main(job.Kinds{stepsKind: job.HandlerFunc(trace.steps)}, args)
+	labworker.Main(job.Kinds{stepsKind: job.HandlerFunc(Steps)}, os.Args[2:])
 }
 
 // stepsKind is the kind of the jobs of a chaos run.
@@ -84,10 +79,7 @@ func (p payload) after(steps int) position {
 }
 
 // Steps is the handler of a chaos run. In each step it waits, hashes and reports.
-func Steps(ctx context.Context, j *job.Job) ([]byte, error) { return trace{}.steps(ctx, j) }
-
-// steps is the handler, with a trace of its runs.
-func (t trace) steps(ctx context.Context, j *job.Job) (result []byte, err error) {
+func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 	var p payload
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
 		return nil, job.Permanent(err)
@@ -95,19 +87,10 @@ func (t trace) steps(ctx context.Context, j *job.Job) (result []byte, err error)
 	if err := j.CheckVersion(0); err != nil {
 		return nil, err
 	}
-	called := time.Now()
 	at, err := p.resume(j)
 	if err != nil {
 		return nil, err
 	}
-	t.addAt(traceBegan, j.ID, at.Step, called)
-	defer func() {
-		finished := 0
-		if err == nil {
-			finished = 1
-		}
-		t.add(traceEnded, j.ID, finished)
-	}()
 	for at.Step < p.Steps {
 		if retry.Sleep(ctx, p.Each) != nil {
 			return nil, context.Cause(ctx)
@@ -116,7 +99,6 @@ func (t trace) steps(ctx context.Context, j *job.Job) (result []byte, err error)
 		if err := p.report(j, at); err != nil {
 			return nil, err
 		}
-		t.add(traceStep, j.ID, at.Step)
 	}
 	return at.result(), nil
 }

@@ -28,13 +28,11 @@ const keptLogs = 400
 
 // addVM starts a worker on a VM of its own.
 func (r *chaos) addVM(programs bool) error {
-	started, err := r.stage.Start(r.config.JobsAtOnce, programs, func(vm string) []string {
-		args := []string{traceFlag + r.traceOf(vm)}
-		if programs {
-			args = append(args, "--kinds-file="+r.kindsFile)
-		}
-		return args
-	})
+	var args []string
+	if programs {
+		args = []string{"--kinds-file=" + r.kindsFile}
+	}
+	started, err := r.stage.Start(r.config.JobsAtOnce, programs, args...)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,10 +41,10 @@ func (i Incident) String() string {
 
 // Config describes a demo.
 type Config struct {
-	// Workers is how many VMs there are at a time, 1 … 32.
+	// Workers is how many VMs there are at a time.
 	Workers int
 
-	// JobsAtOnce is how many jobs each worker runs at a time, from 1.
+	// JobsAtOnce is how many jobs each worker runs at a time.
 	JobsAtOnce int
 
 	// Files is how many inputs become jobs, 1 … [lab.MaxFiles], and FileSize
@@ -59,8 +58,8 @@ type Config struct {
 	// bandwidth of each download is limited accordingly. 0 is no limit.
 	JobTime time.Duration
 
-	// CheckpointInterval is the workers' flag of that name, from 200 ms. A kill
-	// waits until a job has a checkpoint, so it must be shorter than the jobs.
+	// CheckpointInterval is the workers' flag of that name. A kill waits until a job has a
+	// checkpoint, so it must be shorter than the jobs.
 	CheckpointInterval time.Duration
 
 	// Duplicate puts one job twice, which takes half a minute. BadMessages puts
@@ -85,14 +84,6 @@ type Config struct {
 	Told func(lanes.Story) error
 }
 
-// Limits of a demo.
-const (
-	maxWorkers = 32
-
-	// minCheckpointInterval leaves time to observe work that is not saved yet.
-	minCheckpointInterval = 200 * time.Millisecond
-)
-
 // DefaultConfig is the demo that `make demo` shows. Its jobs take 10 to 15 s,
 // and the last end soon after the 30 s in which the messages of a dead worker
 // become visible again.
@@ -102,23 +93,4 @@ func DefaultConfig() Config {
 		CheckpointInterval: 2 * time.Second, TimeLimit: 2 * time.Minute,
 		Duplicate: true, BadMessages: true, Incidents: []Incident{Kill, Freeze, Evict},
 	}
-}
-
-// Validate returns an error that says what to change, or nil.
-func (c Config) Validate() error {
-	switch {
-	case c.Workers < 1 || c.Workers > maxWorkers:
-		return fmt.Errorf("--workers %d is out of range: give 1 to %d", c.Workers, maxWorkers)
-	case c.JobsAtOnce < 1:
-		return fmt.Errorf("--jobs-at-once %d is out of range: give at least 1", c.JobsAtOnce)
-	case c.Files < 1 || c.Files > lab.MaxFiles:
-		return fmt.Errorf("--files %d is out of range: give 1 to %d", c.Files, lab.MaxFiles)
-	case c.CheckpointInterval < minCheckpointInterval:
-		return fmt.Errorf("--checkpoint-interval %s is out of range: give at least %s", c.CheckpointInterval, minCheckpointInterval)
-	case c.JobTime <= c.CheckpointInterval:
-		return fmt.Errorf("--job-time %s is too short: give more than the checkpoint interval, %s", c.JobTime, c.CheckpointInterval)
-	case c.TimeLimit <= 0:
-		return errors.New("--time-limit must be a time such as 2m")
-	}
-	return nil
 }

@@ -98,7 +98,7 @@ func (d *demo) startFleet() error {
 
 func (d *demo) newVM() (*stage.VM, error) {
 	now := time.Now()
-	vm, err := d.stage.Start(d.config.JobsAtOnce, false, nil)
+	vm, err := d.stage.Start(d.config.JobsAtOnce, false)
 	if err != nil {
 		return nil, err
 	}

@@ -53,9 +53,6 @@ type demo struct {
 //
 // Run ends every process that it started before it returns.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
-	if err := c.Validate(); err != nil {
-		return err
-	}
 	cancelable, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
@@ -140,27 +139,6 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	if left := leftBehind(t); len(left) != 0 {
 		t.Errorf("interrupted demo left %q behind", left)
-	}
-}
-
-func TestRunChecksItsConfiguration(t *testing.T) {
-	for want, spoil := range map[string]func(*Config){
-		"--workers":             func(c *Config) { c.Workers = 0 },
-		"--jobs-at-once":        func(c *Config) { c.JobsAtOnce = 0 },
-		"--files":               func(c *Config) { c.Files = lab.MaxFiles + 1 },
-		"--checkpoint-interval": func(c *Config) { c.CheckpointInterval = 0 },
-		"--job-time":            func(c *Config) { c.JobTime = c.CheckpointInterval },
-		"--time-limit":          func(c *Config) { c.TimeLimit = -1 },
-	} {
-		c := DefaultConfig()
-		if err := c.Validate(); err != nil {
-			t.Fatalf("the default configuration is refused: %v", err)
-		}
-		spoil(&c)
-		var out bytes.Buffer
-		if err := Run(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run = %v, want an error about %s", err, want)
-		}
 	}
 }
 

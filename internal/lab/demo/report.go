@@ -19,28 +19,11 @@ const (
 	noise        = time.Second           // on a machine that is busy with other things
 )
 
-// promiseVerdict says whether a promise was kept.
-type promiseVerdict int
-
-const (
-	kept   promiseVerdict = iota + 1
-	late                  // a time exceeded by less than noise: shown, no failure
-	broken                // the demo fails
-)
-
-func (v promiseVerdict) String() string { return [...]string{"", "ok", "late", "BROKEN"}[v] }
-
-// row is one promise and its measurement. A row without a verdict is a heading.
-type row struct {
-	label, measured, promised string
-	verdict                   promiseVerdict
-}
-
 // report is the findings as a table.
 type report struct {
 	findings findings
 	settings settings
-	rows     []row
+	rows     []text.Promise
 }
 
 // settings are the configuration of a demo as the report shows it.
@@ -57,56 +40,56 @@ func newReport(f findings, s settings) report {
 	return report{findings: f, settings: s, rows: rows}
 }
 
-func (f findings) jobRows() []row {
-	rows := []row{
-		{label: "No job is lost"},
-		exactly("jobs committed", f.Committed, f.Jobs),
-		exactly("jobs lost", f.Lost, 0),
-		exactly("messages left on the queue", f.Messages, 0),
-		{label: "One outcome per job"},
-		exactly("jobs committed twice", f.CommittedTwice, 0),
-		exactly("digests that are not the input's", f.WrongDigests, 0),
-		exactly("failures counted against a job", f.Miscounted, 0),
+func (f findings) jobRows() []text.Promise {
+	rows := []text.Promise{
+		{Label: "No job is lost"},
+		text.Exactly("jobs committed", f.Committed, f.Jobs),
+		text.Exactly("jobs lost", f.Lost, 0),
+		text.Exactly("messages left on the queue", f.Messages, 0),
+		{Label: "One outcome per job"},
+		text.Exactly("jobs committed twice", f.CommittedTwice, 0),
+		text.Exactly("digests that are not the input's", f.WrongDigests, 0),
+		text.Exactly("failures counted against a job", f.Miscounted, 0),
 	}
 	if f.Duplicates > 0 {
-		rows = append(rows, exactly("jobs put twice, duplicate absorbed", f.Absorbed, f.Duplicates))
+		rows = append(rows, text.Exactly("jobs put twice, duplicate absorbed", f.Absorbed, f.Duplicates))
 	}
 	return rows
 }
 
-func (f findings) badMessageRows() []row {
+func (f findings) badMessageRows() []text.Promise {
 	if len(f.BadMessages) == 0 {
 		return nil
 	}
-	rows := []row{{label: "What cannot be processed is in the poison queue, with a reason"}}
+	rows := []text.Promise{{Label: "What cannot be processed is in the poison queue, with a reason"}}
 	for _, b := range f.BadMessages {
 		measured := "not kept"
 		if b.Kept {
 			measured = "kept"
 		}
-		rows = append(rows, row{b.Label, measured, "kept", verdictOf(b.Kept)})
+		rows = append(rows, text.Judged(b.Label, measured, "kept", b.Kept))
 	}
 	return rows
 }
 
-func (f findings) staleRows(interval time.Duration) []row {
-	rows := []row{
-		{label: "A stale owner writes nothing"},
-		exactly("stale writes that took effect", f.StaleWrites, 0),
+func (f findings) staleRows(interval time.Duration) []text.Promise {
+	rows := []text.Promise{
+		{Label: "A stale owner writes nothing"},
+		text.Exactly("stale writes that took effect", f.StaleWrites, 0),
 	}
 	if f.Frozen.VMs == 0 {
 		return rows
 	}
 	return append(rows,
 		atLeast("writes refused to a worker that was frozen", f.Frozen.Refused, 1),
-		exactly("taken-over jobs that it stopped", f.Frozen.Fenced, f.Frozen.Held),
+		text.Exactly("taken-over jobs that it stopped", f.Frozen.Fenced, f.Frozen.Held),
 		within("thawed -> all of them stopped", f.Frozen.ThawedToFenced, interval+f.SlowestSave+atOnce))
 }
 
-func (f findings) redoneRows(interval time.Duration) []row {
-	rows := []row{
-		{label: "Work is redone within bounds"},
-		exactly("states behind the one they replaced", f.Backwards, 0),
+func (f findings) redoneRows(interval time.Duration) []text.Promise {
+	rows := []text.Promise{
+		{Label: "Work is redone within bounds"},
+		text.Exactly("states behind the one they replaced", f.Backwards, 0),
 	}
 	if f.Evictions > 0 {
 		rows = append(rows, atMost("hashed twice after a notice", f.TwiceAfterNotice.Bytes, f.TwiceAfterNotice.Limit))
@@ -122,19 +105,19 @@ func (f findings) redoneRows(interval time.Duration) []row {
 	if f.Duplicates > 0 {
 		duplicate := within("longest work on a duplicate", f.LongestDuplicate, interval+f.SlowestSave+atOnce)
 		if !f.LongestDuplicate.Known() { // detected before its handler was started
-			duplicate.measured, duplicate.verdict = "none", kept
+			duplicate.Measured, duplicate.Verdict = "none", text.Kept
 		}
 		rows = append(rows, duplicate)
 	}
 	return append(rows, atMost("hashed twice without cause", f.TwiceOtherwise, 0))
 }
 
-func (f findings) timeRows() []row {
+func (f findings) timeRows() []text.Promise {
 	if f.Evictions == 0 {
 		return nil
 	}
-	return []row{
-		{label: "A notice is acted on at once"},
+	return []text.Promise{
+		{Label: "A notice is acted on at once"},
 		within("announced -> work stopped (1 poll)", f.AnnouncedToStopped, pollInterval+atOnce),
 		within("seen by the VM -> work stopped", f.ServedToStopped, atOnce),
 		within("seen by the VM -> all jobs released", f.ServedToReleased, releaseTime),
@@ -143,8 +126,8 @@ func (f findings) timeRows() []row {
 
 // resumedRows report when jobs were resumed. The wait depends on the rest of the queue,
 // so only the resume is promised.
-func (f findings) resumedRows() []row {
-	var rows []row
+func (f findings) resumedRows() []text.Promise {
+	var rows []text.Promise
 	add := func(times int, label string, got measuredTime, promised string) {
 		if times > 0 {
 			rows = append(rows, inTurn(label, got, promised))
@@ -154,61 +137,47 @@ func (f findings) resumedRows() []row {
 	add(f.Kills, "kill -> all its jobs resumed elsewhere", f.KillToResumed, "30s + turn")
 	add(f.Frozen.VMs, "freeze -> all its jobs resumed elsewhere", f.FreezeToResumed, "30s + turn")
 	if len(rows) > 0 {
-		rows = slices.Insert(rows, 0, row{label: "Other workers resume the jobs of a lost VM"})
+		rows = slices.Insert(rows, 0, text.Promise{Label: "Other workers resume the jobs of a lost VM"})
 	}
 	return rows
 }
 
-func inTurn(label string, got measuredTime, promised string) row {
+func inTurn(label string, got measuredTime, promised string) text.Promise {
 	if !got.Known() {
-		return row{label, "not seen", promised, broken}
+		return text.Judged(label, "not seen", promised, false)
 	}
-	return row{label, text.Duration(got.Duration), promised, kept}
+	return text.Judged(label, text.Duration(got.Duration), promised, true)
 }
 
-func atLeast(label string, got, limit int) row {
-	return row{label, fmt.Sprint(got), fmt.Sprintf(">= %d", limit), verdictOf(got >= limit)}
+func atLeast(label string, got, limit int) text.Promise {
+	return text.Judged(label, fmt.Sprint(got), fmt.Sprintf(">= %d", limit), got >= limit)
 }
 
-func exactly(label string, got, want int) row {
-	return row{label, fmt.Sprint(got), fmt.Sprint(want), verdictOf(got == want)}
-}
-
-func atMost(label string, got, limit int64) row {
+func atMost(label string, got, limit int64) text.Promise {
 	promised := text.Size(limit)
 	if limit > 0 {
 		promised = "<= " + promised
 	}
-	return row{label, text.Size(got), promised, verdictOf(got <= limit)}
+	return text.Judged(label, text.Size(got), promised, got <= limit)
 }
 
-func within(label string, got measuredTime, limit time.Duration) row {
-	r := row{label, "not seen", "<= " + text.Duration(limit), broken}
+func within(label string, got measuredTime, limit time.Duration) text.Promise {
+	promised := "<= " + text.Duration(limit)
 	if !got.Known() {
-		return r
+		return text.Judged(label, "not seen", promised, false)
 	}
-	r.measured = text.Duration(got.Duration)
-	switch {
-	case got.Duration <= limit:
-		r.verdict = kept
-	case got.Duration <= limit+noise:
-		r.verdict = late
+	p := text.Judged(label, text.Duration(got.Duration), promised, got.Duration <= limit+noise)
+	if got.Duration > limit && p.Verdict == text.Kept {
+		p.Verdict = text.Late
 	}
-	return r
-}
-
-func verdictOf(ok bool) promiseVerdict {
-	if ok {
-		return kept
-	}
-	return broken
+	return p
 }
 
 // Broken returns how many promises were broken. Writes and messages that could
 // not be read count as one: a table that misses something proves nothing.
 func (r report) Broken() (n int) {
 	for _, row := range r.rows {
-		if row.verdict == broken {
+		if row.Verdict == text.Broken {
 			n++
 		}
 	}
@@ -218,25 +187,12 @@ func (r report) Broken() (n int) {
 	return n
 }
 
-// tableWidth is the width of the table, in columns.
-const tableWidth = 78
-
 // Write prints the table.
 func (r report) Write(out io.Writer) {
 	var b strings.Builder
 	r.writeSettings(&b)
-	fmt.Fprintf(&b, "\n%-44s%12s  %s\n%s\n", "promise", "measured", "promised", strings.Repeat("-", tableWidth))
-	isLate := false
-	for _, row := range r.rows {
-		if row.verdict == 0 {
-			fmt.Fprintln(&b, row.label)
-			continue
-		}
-		fmt.Fprintf(&b, "  %-42s%12s  %-13s %s\n", row.label, row.measured, row.promised, row.verdict)
-		isLate = isLate || row.verdict == late
-	}
-	b.WriteString(strings.Repeat("-", tableWidth) + "\n")
-	r.writeNotes(&b, isLate)
+	b.WriteString("\n" + text.Table(r.rows))
+	r.writeNotes(&b)
 	_, _ = io.WriteString(out, b.String()) // fails only if the terminal is gone
 }
 
@@ -247,11 +203,11 @@ func (r report) writeSettings(b *strings.Builder) {
 		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(s.Files, "real file"), text.Plural(f.Workers, "VM"),
 		text.Plural(f.Evictions, "eviction"), text.Plural(f.Kills, "kill"), text.Plural(f.Frozen.VMs, "freeze"),
 		text.Plural(s.Workers, "worker"), text.Plural(s.JobsAtOnce, "job"), s.Interval, pollInterval, s.Bandwidth)
-	b.WriteString(strings.Join(text.Wrap(summary, tableWidth), "\n") + "\n")
+	b.WriteString(strings.Join(text.Wrap(summary, text.TableWidth), "\n") + "\n")
 }
 
-func (r report) writeNotes(b *strings.Builder, isLate bool) {
-	if isLate {
+func (r report) writeNotes(b *strings.Builder) {
+	if slices.ContainsFunc(r.rows, func(p text.Promise) bool { return p.Verdict == text.Late }) {
 		b.WriteString("late: over the promise by less than 1s, which a busy machine may cost;\nonly more than that fails the demo. Bytes and " +
 			"counts have no such margin.\n")
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/lab/text"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -60,27 +62,27 @@ func TestReport(t *testing.T) {
 
 func TestOnlyTimesHaveAMargin(t *testing.T) {
 	for _, test := range []struct {
-		row  row
-		want promiseVerdict
+		row  text.Promise
+		want string
 	}{
-		{within("", measuredTime{2 * second, 1, 0}, 2*second), kept},
-		{within("", measuredTime{2*second + 1, 1, 0}, 2*second), late},
-		{within("", measuredTime{3 * second, 1, 0}, 2*second), late},
-		{within("", measuredTime{3*second + 1, 2, 0}, 2*second), broken},
-		{within("", measuredTime{}, 2*second), broken},
-		{within("", measuredTime{second, 1, 1}, 2*second), broken},
-		{inTurn("", measuredTime{second, 1, 0}, ""), kept},
-		{inTurn("", measuredTime{second, 1, 1}, ""), broken},
-		{atLeast("", 1, 1), kept},
-		{atLeast("", 0, 1), broken},
-		{atMost("", 4, 4), kept},
-		{atMost("", 5, 4), broken},
-		{exactly("", 4, 4), kept},
-		{exactly("", 3, 4), broken},
-		{exactly("", 5, 4), broken},
+		{within("", measuredTime{2 * second, 1, 0}, 2*second), text.Kept},
+		{within("", measuredTime{2*second + 1, 1, 0}, 2*second), text.Late},
+		{within("", measuredTime{3 * second, 1, 0}, 2*second), text.Late},
+		{within("", measuredTime{3*second + 1, 2, 0}, 2*second), text.Broken},
+		{within("", measuredTime{}, 2*second), text.Broken},
+		{within("", measuredTime{second, 1, 1}, 2*second), text.Broken},
+		{inTurn("", measuredTime{second, 1, 0}, ""), text.Kept},
+		{inTurn("", measuredTime{second, 1, 1}, ""), text.Broken},
+		{atLeast("", 1, 1), text.Kept},
+		{atLeast("", 0, 1), text.Broken},
+		{atMost("", 4, 4), text.Kept},
+		{atMost("", 5, 4), text.Broken},
+		{text.Exactly("", 4, 4), text.Kept},
+		{text.Exactly("", 3, 4), text.Broken},
+		{text.Exactly("", 5, 4), text.Broken},
 	} {
-		if test.row.verdict != test.want {
-			t.Errorf("%s of %s = %s, want %s", test.row.measured, test.row.promised, test.row.verdict, test.want)
+		if test.row.Verdict != test.want {
+			t.Errorf("%s of %s = %s, want %s", test.row.Measured, test.row.Promised, test.row.Verdict, test.want)
 		}
 	}
 }

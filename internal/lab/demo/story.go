@@ -43,11 +43,7 @@ func tell(h *history, r report) lanes.Story {
 	t.About = strings.Join(strings.Fields(settings.String()), " ")
 	t.Figures = r.figures()
 	for _, row := range r.rows {
-		promise := lanes.Promise{Label: row.label, Measured: row.measured, Promised: row.promised}
-		if row.verdict != 0 {
-			promise.Verdict = row.verdict.String()
-		}
-		t.Promises = append(t.Promises, promise)
+		t.Promises = append(t.Promises, lanes.Promise(row))
 	}
 	return t.Story
 }

@@ -62,17 +62,6 @@ func TestWorstIdle(t *testing.T) {
 	}
 }
 
-func TestLongestFree(t *testing.T) {
-	v := newView()
-	v.busy("a", 10, 20)
-	v.slots["a"].Set(false, at(50))
-	for within, want := range map[Span]int{during(0, 100): 30, during(5, 15): 5, during(12, 18): 0, during(60, 70): 0, during(25, 40): 15} {
-		if got := v.slots["a"].LongestFree(within, at(100)); got != time.Duration(want)*time.Second {
-			t.Errorf("LongestFree(%v) = %s, want %d s", within, got, want)
-		}
-	}
-}
-
 // A job is in quarantine after three unclean exits in a row, and out of it with a
 // new state; its idle time counts apart.
 func TestQuarantineCountsApart(t *testing.T) {

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -212,19 +211,5 @@ func TestOperator(t *testing.T) {
 			t.Errorf("operator %t: broken %v with %d outcomes, want the operator's writes to break nothing, and one outcome", operator, broken,
 				r.Outcomes)
 		}
-	}
-}
-
-func TestReadMessage(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"v":1,"id":"a","payload":{}}`: "a", `{"v":2,"id":"a"}`: "", `{"v":1}`: "", `x`: "",
-	} {
-		m, ok := ReadMessage(base64.StdEncoding.EncodeToString([]byte(text)))
-		if ok != (want != "") || ok && m.ID != want {
-			t.Errorf("ReadMessage(%s) = %+v, %t, want job %q", text, m, ok, want)
-		}
-	}
-	if _, ok := ReadMessage(`{"v":1,"id":"a"}`); ok {
-		t.Error("ReadMessage accepts a text that is not base64")
 	}
 }

@@ -3,7 +3,6 @@ package stage
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +65,6 @@ type Refusal struct {
 type vmState struct {
 	name  string
 	slots int
-	died  time.Time        // when it was killed; zero if it was not
 	stale bool             // it was frozen or cut off for longer than the visibility
 	holds map[string]*Hold // by message
 	free  *oracle.Slots    // when it could have taken a job
@@ -268,22 +266,6 @@ func (r *Recorder) Killed(name string) {
 		r.facts.JobsAtKills += n
 	}
 	r.stop(v, now)
-	v.died = now
-}
-
-// DiedAt returns when a VM was killed; zero if it was not.
-func (r *Recorder) DiedAt(name string) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.vm(name).died
-}
-
-// Wrote reports whether a VM's worker has written the record of a job.
-func (r *Recorder) Wrote(vm, job string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	j := r.facts.Jobs[job]
-	return j != nil && slices.ContainsFunc(j.Writes, func(w oracle.Write) bool { return w.VM == vm })
 }
 
 // vm returns the state of a VM. The caller holds mu, here and below.

@@ -94,15 +94,12 @@ func (s *Stage) Close() error {
 }
 
 // Start starts a worker with some slots on a VM of its own. restricted says that it has the kind
-// that others lack, and args are its further arguments, by the name of the VM; nil for none.
-func (s *Stage) Start(slots int, restricted bool, args func(vm string) []string) (v *VM, err error) {
+// that others lack, and args are its further arguments.
+func (s *Stage) Start(slots int, restricted bool, args ...string) (v *VM, err error) {
 	s.mu.Lock()
 	s.started++
-	v = &VM{Name: lab.VMName(s.started)}
+	v = &VM{Name: lab.VMName(s.started), args: args}
 	s.mu.Unlock()
-	if args != nil {
-		v.args = args(v.Name)
-	}
 	if v.Proxy, err = startProxy(v.Name, s.ConnectionString, s.Names, s.Recorder, s.transport, s.over); err != nil {
 		return nil, err
 	}
@@ -110,7 +107,7 @@ func (s *Stage) Start(slots int, restricted bool, args func(vm string) []string)
 	s.present[v.Name] = v
 	s.mu.Unlock()
 	s.Recorder.started(v.Name, slots, restricted)
-	s.Local.AddVM(imds.VM{Name: v.Name, ScaleSet: lab.ScaleSet})
+	s.Local.Metadata.AddVM(imds.VM{Name: v.Name, ScaleSet: lab.ScaleSet})
 	if v.Worker, err = s.Fleet.Start(v.Name); err != nil {
 		s.Remove(v)
 		return nil, err

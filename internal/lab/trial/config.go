@@ -16,49 +16,51 @@ const (
 	CompareNothing Compare = "none"    // nothing: results may differ
 )
 
-// Config describes a trial.
+// Config describes a trial. The tags are those of the flags of `lab try`.
 type Config struct {
 	// Command is the program and its arguments. The program is looked up as a shell
 	// does. Empty with KindsFile.
-	Command []string
+	Command []string `arg:"" optional:"" passthrough:"" help:"${about_try_command}"`
 
 	// KindsFile is a kinds file, and Kind the kind in it to try: optional where there is
 	// only one.
-	KindsFile, Kind string
+	KindsFile string `env:"-" help:"${about_try_kinds_file}" placeholder:"FILE"`
+	Kind      string `env:"-" help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
 
 	// Snapshot freezes the program with CRIU, as a kind does with this setting. Its
 	// outputs are the files in its working folder.
-	Snapshot bool
-
-	// Environment is added to the program's environment.
-	Environment map[string]string
+	Snapshot bool `help:"${about_try_snapshot}"`
 
 	// Payload is the job's input, PayloadFile a file with it.
-	Payload, PayloadFile string
+	Payload     string `env:"-" help:"Payload of the job." placeholder:"TEXT"`
+	PayloadFile string `env:"-" help:"File with the payload." placeholder:"FILE"`
+
+	// Environment is added to the program's environment.
+	Environment map[string]string `name:"env" env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
 
 	// Every is the time from a start of the program to its next eviction; 0 chooses one
 	// by how long the program takes.
-	Every time.Duration
+	Every time.Duration `help:"${about_try_every}" default:"0s"`
 
 	// Evictions is how many there are at most, from 1.
-	Evictions int
+	Evictions int `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
 
 	// Timeout is the time limit of the trial.
-	Timeout time.Duration
+	Timeout time.Duration `help:"The trial fails if it takes longer." default:"10m"`
 
 	// Grace is the time in which the program has to end after SIGTERM, up to
 	// [LongestGrace].
-	Grace time.Duration
+	Grace time.Duration `help:"${about_try_grace}" default:"4375ms"`
 
-	Compare Compare
+	Compare Compare `help:"${about_try_compare}" enum:"result,outputs,none" default:"outputs"`
 
 	// CompareWith is a command, with arguments at blanks, that compares two runs in place of
 	// the trial: it gets two folders, each with the file "result" and the folder "outputs",
 	// and exits with 0 if they are equal. Empty for none.
-	CompareWith string
+	CompareWith string `env:"-" help:"${about_try_compare_with}" placeholder:"COMMAND"`
 
 	// Keep keeps the workers' logs and kinds file.
-	Keep bool
+	Keep bool `help:"Keep the workers' logs and the kinds file."`
 }
 
 // Limits of a trial.
@@ -87,8 +89,6 @@ func (c Config) Validate() error {
 		return errors.New("--kind names a kind of --kinds-file, which is not given")
 	case c.Payload != "" && c.PayloadFile != "":
 		return errors.New("give --payload or --payload-file, not both")
-	case c.Compare != CompareResult && c.Compare != CompareOutputs && c.Compare != CompareNothing:
-		return fmt.Errorf("--compare %q is not known: give %s, %s or %s", c.Compare, CompareResult, CompareOutputs, CompareNothing)
 	}
 	if c.CompareWith != "" {
 		if c.Compare == CompareNothing {

@@ -100,7 +100,7 @@ func (r *rig) newVM() error {
 	if m.unwatch, err = watchFiles(m.scratch, w.tell); err != nil {
 		return fmt.Errorf("observe the files of %s: %w", name, err)
 	}
-	r.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
+	r.local.Metadata.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
 	if m.VM, err = r.fleet.Start(name); err != nil {
 		m.unwatch()
 		return err

@@ -138,7 +138,6 @@ func TestConfigIsValidated(t *testing.T) {
 		"--evictions":       func(c *Config) { c.Evictions = 0 },
 		"--timeout":         func(c *Config) { c.Timeout = 0 },
 		"--grace":           func(c *Config) { c.Grace = 2 * LongestGrace },
-		"--compare":         func(c *Config) { c.Compare = "all" },
 	} {
 		c := good
 		spoil(&c)

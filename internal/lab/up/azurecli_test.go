@@ -160,20 +160,14 @@ func TestAzureCLIWithoutOldProfiles(t *testing.T) {
 // TestAzureCLIStaysHere: in any environment az has a configuration of its own and a proxy
 // that leads nowhere, and knows no other account.
 func TestAzureCLIStaysHere(t *testing.T) {
-	for _, identity := range []bool{false, true} {
-		s := script(t, func(c *Config) { c.Local.Identity = identity })
-		s.run(nil, "vm", "list")
-		account := s.local.ConnectionString
-		if identity {
-			account = "none"
-		}
-		want := strings.Join([]string{
-			filepath.Join(s.folder, "azure"), filepath.Join(s.folder, "ca.pem"), "http://127.0.0.1:1", "localhost,127.0.0.1", account,
-		}, " ")
-		for _, got := range s.recorded("environment") {
-			if got != want {
-				t.Errorf("with identity=%t the environment of az is %s, want %s", identity, got, want)
-			}
+	s := script(t)
+	s.run(nil, "vm", "list")
+	want := strings.Join([]string{
+		filepath.Join(s.folder, "azure"), filepath.Join(s.folder, "ca.pem"), "http://127.0.0.1:1", "localhost,127.0.0.1", s.local.ConnectionString,
+	}, " ")
+	for _, got := range s.recorded("environment") {
+		if got != want {
+			t.Errorf("the environment of az is %s, want %s", got, want)
 		}
 	}
 }
@@ -192,7 +186,7 @@ func TestEvictArguments(t *testing.T) {
 		{imds.VM{Name: "spot_1234abcd", ScaleSet: "spot"}, "vm simulate-eviction --resource-group rg --name spot_1234abcd"},
 		{imds.VM{Name: "alone", ResourceGroup: "other"}, "vm simulate-eviction --resource-group other --name alone"},
 	} {
-		u.local.AddVM(test.vm)
+		u.local.Metadata.AddVM(test.vm)
 		if got := u.evictArguments(test.vm.Name); got != test.want {
 			t.Errorf("arguments for %s = %s, want %s", test.vm.Name, got, test.want)
 		}

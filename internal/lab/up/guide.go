@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,36 +19,32 @@ import (
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
-// producerVM is the VM whose identity endpoint gives the producer its tokens. It
-// is not in the scale set and is never evicted.
+// producerVM is a VM of regular priority, which is not in the scale set and is never evicted.
 const producerVM = "producer"
 
 // guide is the commands that a person pastes into other terminals.
 type guide struct {
-	storage  []string                 // environment variables for the storage account
-	identity bool                     // a connection string would take precedence and must be unset
-	tokens   func(vm string) []string // environment variables for a VM's tokens
-	base     func(vm string) string   // address of a VM's metadata service
-	listen   func(vm string) string   // where a VM's worker serves health and metrics
-	port     string                   // flag of lab evict; empty for the default
-	az       string                   // path of the Azure CLI's script; empty where it cannot run
-	evict    func(vm string) string   // arguments with which the Azure CLI evicts a VM
-	queue    string                   // the queue of jobs
-	sample   string                   // a blob to hash; empty without any
-	windows  bool                     // the terminals run cmd
-	page     string                   // address of the page of spotctl web; empty without it
-	frozen   string                   // kinds file with a program that is frozen; empty where CRIU does not work
-	unfrozen error                    // why it does not
-	workers  bool                     // lab up has started them
-	commands bool                     // they run any command
-	kind     string                   // the first of their kinds file; empty without one
+	account  string                 // the connection string of the storage account
+	base     func(vm string) string // address of a VM's metadata service
+	listen   func(vm string) string // where a VM's worker serves health and metrics
+	port     string                 // flag of lab evict; empty for the default
+	az       string                 // path of the Azure CLI's script; empty where it cannot run
+	evict    func(vm string) string // arguments with which the Azure CLI evicts a VM
+	queue    string                 // the queue of jobs
+	sample   string                 // a blob to hash; empty without any
+	windows  bool                   // the terminals run cmd
+	page     string                 // address of the page of spotctl web; empty without it
+	frozen   string                 // kinds file with a program that is frozen; empty where CRIU does not work
+	unfrozen error                  // why it does not
+	workers  bool                   // lab up has started them
+	commands bool                   // they run any command
+	kind     string                 // the first of their kinds file; empty without one
 }
 
 func (u *up) newGuide(ctx context.Context) (guide, error) {
 	g := guide{
-		tokens: u.local.TokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
-		evict: u.evictArguments, queue: u.names.Queue, sample: u.sample, identity: u.config.Local.Identity,
-		windows: runtime.GOOS == "windows",
+		account: u.local.ConnectionString, base: u.local.Endpoint, listen: listenAddress,
+		evict: u.evictArguments, queue: u.names.Queue, sample: u.sample, windows: runtime.GOOS == "windows",
 	}
 	if u.config.Local.MetadataPort != DefaultMetadataPort {
 		g.listen = func(string) string { return anyPort } // another lab up may use the usual ones
@@ -59,7 +54,6 @@ func (u *up) newGuide(ctx context.Context) (guide, error) {
 	if err != nil {
 		return g, err
 	}
-	g.storage = u.local.StorageEnvironment(authority)
 	if _, err := exec.LookPath("az"); err == nil {
 		if g.az, err = u.writeAzureCLI(authority); err != nil {
 			return g, err
@@ -129,7 +123,7 @@ func (g guide) write(out io.Writer, vms []string) {
 // writeFirstJob prints the commands that run a job on the workers that lab up has started.
 func (g guide) writeFirstJob(b *strings.Builder) {
 	b.WriteString("A job of yours, in another terminal:\n\n")
-	g.export(b, g.storage)
+	g.export(b, lab.ConnectionStringVariable, g.account)
 	if g.commands {
 		command := `sh -c 'echo hello from $SPOTWORKER_JOB_ID'`
 		if g.windows {
@@ -156,12 +150,8 @@ func (g guide) writeTerminals(b *strings.Builder, vms []string) {
 	} else {
 		b.WriteString("make build makes the programs. First, in every terminal:\n\n")
 	}
-	if g.identity {
-		g.unset(b, lab.ConnectionStringVariable)
-	}
-	g.export(b, g.storage)
+	g.export(b, lab.ConnectionStringVariable, g.account)
 	b.WriteString("\nIn one for the producer:\n\n")
-	g.export(b, g.tokens(producerVM))
 	if g.sample != "" {
 		fmt.Fprintf(b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
 	} else {
@@ -190,11 +180,10 @@ func (g guide) writeSnapshots(b *strings.Builder) {
 	}
 }
 
-// writeAzureCLI prints the possible commands of the Azure CLI. It can use storage only
-// with a key: the profile of that cloud has no setting for storage that accepts tokens.
+// writeAzureCLI prints the possible commands of the Azure CLI.
 func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
 	fmt.Fprintf(b, "Or with the Azure CLI; as on Azure, the notice comes some seconds later:\n\n    %s %s\n\n", quote(g.az), g.evict(vm))
-	if g.identity || g.sample == "" {
+	if g.sample == "" {
 		return
 	}
 	fmt.Fprintf(b, "It can also put a message without an envelope:\n\n    %s storage message put --queue-name %s --time-to-live -1 "+
@@ -207,7 +196,7 @@ func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
 func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
-	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
+	g.export(&b, "SPOTWORKER_METADATA_ENDPOINT", g.base(vm))
 	flags := "--kinds-file " + exampleKinds
 	if g.sample != "" {
 		flags = "--data-container " + lab.InputContainer + " --default-kind digest"
@@ -243,26 +232,14 @@ func (g guide) program(name string) string {
 	return "bin/" + name
 }
 
-// unset prints a command that removes a variable.
-func (g guide) unset(b *strings.Builder, name string) {
+// export prints the command that sets a variable. In cmd the quotes around the whole
+// keep the signs of the value from being read as commands.
+func (g guide) export(b *strings.Builder, name, value string) {
 	if g.windows {
-		b.WriteString("    set " + name + "=\n")
+		fmt.Fprintf(b, "    set \"%s=%s\"\n", name, value)
 		return
 	}
-	b.WriteString("    unset " + name + "\n")
-}
-
-// export prints commands that set variables. In cmd the quotes around the whole
-// keep the signs of the value from being read as commands.
-func (g guide) export(b *strings.Builder, variables []string) {
-	for _, variable := range variables {
-		if g.windows {
-			fmt.Fprintf(b, "    set \"%s\"\n", variable)
-			continue
-		}
-		name, value, _ := strings.Cut(variable, "=")
-		fmt.Fprintf(b, "    export %s=%s\n", name, quote(value))
-	}
+	fmt.Fprintf(b, "    export %s=%s\n", name, quote(value))
 }
 
 // quote quotes a value for a shell where that is necessary.
@@ -313,12 +290,8 @@ func (u *up) writeAzureCLI(authority string) (string, error) {
 	if runtime.GOOS == "windows" {
 		return "", nil
 	}
-	account := "unset " + lab.ConnectionStringVariable
-	if u.local.ConnectionString != "" {
-		account = "export " + lab.ConnectionStringVariable + "=" + quote(u.local.ConnectionString)
-	}
-	text := fmt.Sprintf(azScript, quote(filepath.Join(u.folder, "azure")), quote(authority), account,
-		u.local.ManagerURL, uuid.New(), uuid.New(), quote(u.folder))
+	text := fmt.Sprintf(azScript, quote(filepath.Join(u.folder, "azure")), quote(authority),
+		"export "+lab.ConnectionStringVariable+"="+quote(u.local.ConnectionString), u.local.ManagerURL, uuid.New(), uuid.New(), quote(u.folder))
 	name := filepath.Join(u.folder, "az")
 	if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // an executable
 		return "", fmt.Errorf("write the script for the Azure CLI: %w", err)

@@ -35,13 +35,13 @@ func TestUnchangedKind(t *testing.T) {
 // On Windows the commands are for cmd.
 func TestGuideForWindows(t *testing.T) {
 	g := guide{
-		storage: []string{"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e"}, identity: true, windows: true, port: " --metadata-port 7",
-		tokens: func(string) []string { return nil }, base: func(string) string { return "http://127.0.0.1:1" }, listen: listenAddress,
+		account: "A=b;C=d&e", windows: true, port: " --metadata-port 7",
+		base: func(string) string { return "http://127.0.0.1:1" }, listen: listenAddress,
 	}
 	var out strings.Builder
 	g.write(&out, []string{lab.VMName(1)})
 	for _, want := range []string{
-		"    set AZURE_STORAGE_CONNECTION_STRING=\n    set \"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e\"\n", `    bin\worker --kinds-file `,
+		"    set \"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e\"\n", `    bin\worker --kinds-file `,
 		`    bin\producer --wait put `, `    bin\lab evict --metadata-port 7 `, `    bin\lab withdraw `,
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -23,51 +23,48 @@ import (
 // maxVMs is how many VMs there may be at first.
 const maxVMs = 32
 
-// maxLatency is the longest latency that may be added to a call.
-const maxLatency = 5 * time.Second
-
-// Config describes a local Azure that runs until it is stopped.
+// Config describes a local Azure that runs until it is stopped. The tags are those of the flags of
+// `lab up`.
 type Config struct {
-	// Local are the ports, and whether a managed identity is used. [Run] sets its
-	// Control and Manager.
-	Local lab.LocalConfig
-
-	// VMs is how many there are at first, 1 … 32.
-	VMs int
-
 	// Workers is how many workers are started, each on a VM of its own; 0 leaves VMs to workers that
 	// people start. Worker is the path of the worker binary.
-	Workers int
-	Worker  string
+	Workers int    `help:"${about_up_workers}" placeholder:"N"`
+	Worker  string `kong:"-"`
 
 	// KindsFile and Commands are flags of these workers.
-	KindsFile string
-	Commands  bool
+	KindsFile string `help:"Kinds file of these workers: programs that are jobs." placeholder:"FILE" env:"-"`
+	Commands  bool   `help:"These workers run any command that a job names." env:"-"`
 
-	// Patience returns a context that ends when workers that save their jobs are to be killed, and
-	// what frees it. Default: they have [lab.HandOver].
-	Patience func() (context.Context, context.CancelFunc)
+	// VMs is how many there are at first, 1 … 32.
+	VMs int `name:"vms" help:"VMs at first, for workers that you start." default:"2"`
 
 	// Flexible makes the scale set one of Flexible orchestration, as the one in
 	// infra/bicep is: each VM is a resource of its own.
-	Flexible bool
+	Flexible bool `help:"${about_up_flexible}"`
+
+	// Local are the ports. [Run] sets its Control and Manager.
+	Local lab.LocalConfig `embed:""`
 
 	// EvictionDelay is the time from a call of the resource manager to the
 	// Preempt.
-	EvictionDelay time.Duration
+	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
 
 	// Files is how many blobs to work on there are, 0 … [lab.MaxFiles]. Each has
 	// about FileSize bytes, and a job for one takes about JobTime, 0 for no limit.
-	Files    int
-	FileSize int64
-	JobTime  time.Duration
+	Files    int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"0"`
+	FileSize int64         `kong:"-"`
+	JobTime  time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 
 	// Web serves the page of spotctl web too, with changes allowed.
-	Web bool
+	Web bool `help:"Serve the page of spotctl web too; the guide ends with its address."`
 
 	// Roots are the folders whose files are used, see [lab.Choose]. Default:
 	// [lab.Roots].
-	Roots []string
+	Roots []string `kong:"-"`
+
+	// Patience returns a context that ends when workers that save their jobs are to be killed, and
+	// what frees it. Default: they have [lab.HandOver].
+	Patience func() (context.Context, context.CancelFunc) `kong:"-"`
 }
 
 // Default ports of `lab up`. The ports of blobs and queues are Azurite's.
@@ -109,10 +106,6 @@ func (c Config) Validate() error {
 		return errors.New("--job-time must not be negative")
 	case c.EvictionDelay < 0:
 		return errors.New("--eviction-delay must not be negative")
-	case c.Local.Latency < 0 || c.Local.Latency > maxLatency:
-		return fmt.Errorf("--latency %s is out of range: give 0s to %s", c.Local.Latency, maxLatency)
-	case c.Local.Throttle < 0:
-		return fmt.Errorf("--throttle %d is negative: give the messages a second of a queue, or 0 for no limit", c.Local.Throttle)
 	}
 	return c.validateWorkers()
 }
@@ -121,8 +114,6 @@ func (c Config) validateWorkers() error {
 	switch {
 	case c.Workers < 0 || c.Workers > maxVMs:
 		return fmt.Errorf("--workers %d is out of range: give 1 to %d", c.Workers, maxVMs)
-	case c.Workers > 0 && c.Local.Identity:
-		return errors.New("--workers needs storage with a key: leave out --identity, or start the workers in other terminals")
 	case c.Workers == 0 && (c.KindsFile != "" || c.Commands):
 		return errors.New("--kinds-file and --commands are for the workers that lab up starts: give --workers too")
 	}
@@ -249,7 +240,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 			return storage.Fault{}
 		}
 	})
-	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular", ResourceGroup: u.vm(1).ResourceGroup})
+	u.local.Metadata.AddVM(imds.VM{Name: producerVM, Priority: "Regular", ResourceGroup: u.vm(1).ResourceGroup})
 	for range cmp.Or(u.config.Workers, u.config.VMs) {
 		u.newVM()
 	}
@@ -298,6 +289,6 @@ func (u *up) vm(n int) imds.VM {
 func (u *up) newVM() string {
 	u.number++
 	vm := u.vm(u.number)
-	u.local.AddVM(vm)
+	u.local.Metadata.AddVM(vm)
 	return vm.Name
 }

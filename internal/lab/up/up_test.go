@@ -89,9 +89,6 @@ func (r *running) paste(t *testing.T, section, vm, program string) string {
 // shell runs commands as a terminal with a bare environment would.
 func shell(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
-	if strings.Contains(script, "AZURE_CLIENT_ID") && !strings.Contains(script, "IDENTITY_ENDPOINT=http://127.0.0.1:") {
-		t.Fatalf("an identity without an endpoint would ask this machine's metadata service:\n%s", script)
-	}
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-eu", "-c", script)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	lab.Isolate(cmd)
@@ -153,56 +150,46 @@ func committed(log string) map[string]bool {
 	return ids
 }
 
-// TestRun pastes what lab up prints into shells, with a key and with a managed
-// identity, and evicts a worker.
+// TestRun pastes what lab up prints into shells, and evicts a worker.
 func TestRun(t *testing.T) {
+	need.NotOn(t, "windows", "needs a POSIX shell")
 	t.Parallel()
-	for _, identity := range []bool{false, true} {
-		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
-			need.On(t, "needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE", "linux")
-			t.Parallel()
-			c := upOnAnyPorts()
-			const mib = 1 << 20
-			root := t.TempDir()
-			for _, name := range []string{"a", "b"} {
-				if err := os.WriteFile(filepath.Join(root, name), make([]byte, 13*mib), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.Local.Identity, c.Files, c.FileSize, c.Roots = identity, 2, 13*mib, []string{root}
-			r := startUp(t, c)
-			if got := strings.Contains(r.out.String(), "https://127.0.0.1:"); got != identity {
-				t.Errorf("storage over TLS: %t, want %t", got, identity)
-			}
-			ids := r.produce(t)
-			if len(ids) != 2 {
-				t.Fatalf("producer confirmed %q, want a digest job for each of two files", ids)
-			}
-			log := r.worker(t, "spot_2")
-			log.Until(t, `("msg":"job committed"(?s:.*)){2}`)
-			for _, id := range ids {
-				if !committed(log.String())[id] {
-					t.Errorf("job %s is not committed", id)
-				}
-			}
-
-			if _, err := Evict(t.Context(), r.port, "spot_2"); err != nil {
-				t.Fatalf("Evict = %v", err)
-			}
-			log.Until(t, `"msg":"drained"`)
-			r.out.Until(t, `spot_2 got the notice from its metadata service`)
-			if _, err := Withdraw(t.Context(), r.port, "spot_2"); err != nil {
-				t.Fatalf("Withdraw = %v", err)
-			}
-			log.Until(t, `"msg":"drained"(?s:.*)"to":"process"`)
-		})
+	c := upOnAnyPorts()
+	const mib = 1 << 20
+	root := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(root, name), make([]byte, 13*mib), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	c.Files, c.FileSize, c.Roots = 2, 13*mib, []string{root}
+	r := startUp(t, c)
+	ids := r.produce(t)
+	if len(ids) != 2 {
+		t.Fatalf("producer confirmed %q, want a digest job for each of two files", ids)
+	}
+	log := r.worker(t, "spot_2")
+	log.Until(t, `("msg":"job committed"(?s:.*)){2}`)
+	for _, id := range ids {
+		if !committed(log.String())[id] {
+			t.Errorf("job %s is not committed", id)
+		}
+	}
+
+	if _, err := Evict(t.Context(), r.port, "spot_2"); err != nil {
+		t.Fatalf("Evict = %v", err)
+	}
+	log.Until(t, `"msg":"drained"`)
+	r.out.Until(t, `spot_2 got the notice from its metadata service`)
+	if _, err := Withdraw(t.Context(), r.port, "spot_2"); err != nil {
+		t.Fatalf("Withdraw = %v", err)
+	}
+	log.Until(t, `"msg":"drained"(?s:.*)"to":"process"`)
 }
 
 func TestRunLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := upOnAnyPorts()
-	c.Local.Identity = true
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &labtest.Output{}
 	done := make(chan error, 1)
@@ -332,7 +319,6 @@ func TestRunChecksItsConfiguration(t *testing.T) {
 	for want, spoil := range map[string]func(*Config){
 		"--vms":            func(c *Config) { c.VMs = 0 },
 		"--workers":        func(c *Config) { c.Workers = 33 },
-		"--identity":       func(c *Config) { c.Workers, c.Local.Identity = 1, true },
 		"--kinds-file":     func(c *Config) { c.KindsFile = "kinds.json" },
 		"--files":          func(c *Config) { c.Files = -1 },
 		"--job-time":       func(c *Config) { c.JobTime = -1 },
@@ -341,8 +327,6 @@ func TestRunChecksItsConfiguration(t *testing.T) {
 		"--metadata-port":  func(c *Config) { c.Local.MetadataPort = -1 },
 		"--arm-port":       func(c *Config) { c.Local.ManagerPort = 65536 },
 		"--eviction-delay": func(c *Config) { c.EvictionDelay = -1 },
-		"--latency":        func(c *Config) { c.Local.Latency = time.Minute },
-		"--throttle":       func(c *Config) { c.Local.Throttle = -1 },
 	} {
 		c := DefaultConfig()
 		if err := c.Validate(); err != nil {

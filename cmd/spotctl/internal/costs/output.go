@@ -6,8 +6,6 @@ package costs
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -56,67 +54,28 @@ func Vars() map[string]string {
 
 // gather asks the services about sizes.
 func (f *Source) gather(ctx context.Context, s Session, sizes []string, zones bool) (prices.Query, prices.Report, error) {
-	query, client, err := f.source(s, sizes, zones)
-	if err != nil {
-		return query, prices.Report{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
-	defer cancel()
-	report, err := prices.Gather(ctx, client, query, time.Now())
-	if err != nil {
-		return query, report, err
-	}
-	return query, report, scoreAge(s, report.ScoreAge)
-}
-
-// scoreAge prints how old the placement scores are, unless they were asked for now.
-func scoreAge(s Session, age time.Duration) error {
-	switch {
-	case age <= 0:
-		return nil
-	case s.JSON:
-		return s.Line(struct {
-			Seconds float64 `json:"placement_scores_age_seconds"`
-		}{age.Round(time.Second).Seconds()})
-	}
-	s.Note("placement scores are %s old: Microsoft asks not to request them more often", age.Round(time.Second))
-	return nil
-}
-
-// scoreCache returns the file in which placement scores are kept; empty if this user has no
-// folder for caches.
-func scoreCache() string {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "spotworker", "placement-scores.json")
-}
-
-// source returns the query of the flags, and the client to ask. The error is about the flags.
-func (f *Source) source(s Session, sizes []string, zones bool) (prices.Query, *prices.Client, error) {
 	query, err := prices.Query{
 		Sizes: sizes, Regions: f.Region, Windows: f.OS == "windows", Currency: f.Currency,
 		Subscription: f.Subscription, Count: f.Count, Zones: zones,
 	}.Normalize()
+	if err == nil && f.Timeout <= 0 {
+		err = fmt.Errorf("--timeout %s: give a positive time", f.Timeout)
+	}
+	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version}
+	if err == nil && f.SignIn {
+		options.Credential, err = azure.SignIn(s.ClientID)
+	}
 	if err != nil {
-		return query, nil, &cli.ConfigError{Err: err}
-	}
-	if f.Timeout <= 0 {
-		return query, nil, &cli.ConfigError{Err: fmt.Errorf("--timeout %s: give a positive time", f.Timeout)}
-	}
-	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version,
-		ScoreCache: scoreCache()}
-	if f.SignIn {
-		if options.Credential, err = azure.SignIn(s.ClientID); err != nil {
-			return query, nil, &cli.ConfigError{Err: err}
-		}
+		return query, prices.Report{}, &cli.ConfigError{Err: err}
 	}
 	client, err := prices.New(options)
 	if err != nil {
-		return query, nil, &cli.ConfigError{Err: err}
+		return query, prices.Report{}, &cli.ConfigError{Err: err}
 	}
-	return query, client, nil
+	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
+	defer cancel()
+	report, err := prices.Gather(ctx, client, query, time.Now())
+	return query, report, err
 }
 
 // gaps prints the gaps of a report: lines of JSON, or remarks for people.

@@ -14,8 +14,6 @@ import (
 type Prices struct {
 	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or d2as_v5."`
 	Zones bool     `help:"Ask for the placement scores of each zone." env:"-"`
-
-	EvictionRate bool `help:"${about_prices_eviction_rate}" env:"-"`
 	Source
 }
 
@@ -28,20 +26,12 @@ Retail prices need no sign-in. Price history and eviction rates need one with th
 subscription; sizes and quota need Reader on --subscription, placement scores the Compute
 Recommendations Role. What cannot be asked is left out, and said.
 
---eviction-rate prints one number, for scripts. It ends with 1 if Azure publishes no rate, or shows none
-to this identity.
-
-Placement scores are kept for 20 minutes in the user's cache folder, and their age is printed.
-
 With -o json each size in each region is a line, and each thing that could not be found out a line
 with "gap". It ends with 1 if no price was found at all.`
 }
 
 // Run asks for the prices and prints them.
 func (c *Prices) Run(ctx context.Context, s Session) error {
-	if c.EvictionRate {
-		return c.rate(ctx, s)
-	}
 	_, report, err := c.gather(ctx, s, c.Sizes, c.Zones)
 	if err != nil {
 		return err
@@ -58,32 +48,6 @@ func (c *Prices) Run(ctx context.Context, s Session) error {
 		}
 	}
 	return errors.New("no price was found; the reasons are above")
-}
-
-// rate prints the evictions to expect.
-func (c *Prices) rate(ctx context.Context, s Session) error {
-	query, client, err := c.source(s, c.Sizes, false)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	percent, missing, err := prices.EvictionRate(ctx, client, query)
-	if err != nil {
-		return err
-	}
-	if err := gaps(s, missing); err != nil {
-		return err
-	}
-	if percent == 0 {
-		return errors.New("no eviction rate was found; the reasons are above")
-	}
-	if s.JSON {
-		return s.Line(struct {
-			Percent int `json:"eviction_rate_percent_an_hour"`
-		}{percent})
-	}
-	return s.Lines([]string{strconv.Itoa(percent)})
 }
 
 func (c *Prices) print(s Session, report prices.Report) error {

@@ -1,20 +1,15 @@
 package costs
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs/prices"
+	"github.com/spotworker/spotworker/internal/overview/priced"
 	"github.com/spotworker/spotworker/internal/overview/spent"
-	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )
 
@@ -96,15 +91,13 @@ func money(amount *float64) string {
 	return fmt.Sprintf("%.2f", *amount)
 }
 
-var currencyCode = regexp.MustCompile(`^[A-Z]{3}$`)
-
 // read returns the prices that the flags give, none if they give none.
 func (f *Rates) read() (rate, error) {
 	r := rate{Currency: strings.ToUpper(f.Currency), spot: f.SpotPrice, regVM: f.RegularPrice}
 	switch {
 	case !(f.SpotPrice >= 0 && f.SpotPrice < 1e6) || !(f.RegularPrice >= 0 && f.RegularPrice < 1e6):
 		return r, fmt.Errorf("--spot-price %g and --regular-price %g: give the price of a VM-hour, more than 0", f.SpotPrice, f.RegularPrice)
-	case f.Currency != "" && !currencyCode.MatchString(r.Currency):
+	case f.Currency != "" && !priced.Currency.MatchString(r.Currency):
 		return r, fmt.Errorf("--currency %s: give a code of three letters, as in USD", plaintext.Line(f.Currency))
 	case f.Prices == "" && (f.Size != "" || f.Region != ""):
 		return r, errors.New("--size and --region choose from --prices: give that too, or --spot-price and --regular-price alone")
@@ -115,121 +108,23 @@ func (f *Rates) read() (rate, error) {
 	return r, nil
 }
 
-// pricedLine is a line of spotctl prices or spotctl plan, as far as it has prices.
-type pricedLine struct {
-	Size     string  `json:"size"`
-	Region   string  `json:"region"`
-	Currency string  `json:"currency"`
-	Spot     float64 `json:"spot"`     // of prices
-	Regular  float64 `json:"regular"`  // of prices
-	SpotUSD  float64 `json:"spot_usd"` // of prices: the newest of the history
-	Price    float64 `json:"price"`    // of plan
-}
-
-func (l pricedLine) String() string { return plaintext.Line(l.Size + " in " + l.Region) }
-
-// fromFile completes the prices with the prices of a file. The flags must not contradict
-// the file.
+// fromFile completes the prices with the prices of a file.
 func (f *Rates) fromFile(r rate) (rate, error) {
-	lines, err := readPrices(f.Prices)
-	if err != nil {
-		return r, fmt.Errorf("--prices: %w", err)
-	}
-	l, err := f.choose(lines)
-	if err == nil {
-		err = f.agrees(r, l)
-	}
-	if err != nil {
-		return r, fmt.Errorf("--prices %s: %w", f.Prices, err)
-	}
-	if l.Currency == prices.USD && disagree(l.Spot, l.SpotUSD) {
-		r.remark = fmt.Sprintf("two Spot prices of %s: %s (retail prices), which is used, and %s USD (Resource Graph)", l, prices.Amount(l.Spot),
-			prices.Amount(l.SpotUSD))
-	}
-	if l.spot() == 0 && l.Currency == prices.USD {
-		l.Spot = l.SpotUSD
-	}
-	r.Currency, r.spot, r.regVM = l.Currency, cmp.Or(r.spot, l.spot()), cmp.Or(r.regVM, l.Regular)
-	return r, nil
-}
-
-// choose returns the only line of the size and region.
-func (f *Rates) choose(lines []pricedLine) (pricedLine, error) {
-	lines = slices.DeleteFunc(lines, func(l pricedLine) bool {
-		return f.Size != "" && !strings.EqualFold(l.Size, prices.SizeName(f.Size)) ||
-			f.Region != "" && !strings.EqualFold(l.Region, f.Region)
-	})
-	if len(lines) == 0 {
-		return pricedLine{}, errors.New("it has no price of the given --size and --region")
-	}
-	l := lines[0]
-	for _, other := range lines[1:] {
-		switch {
-		case other.Size != l.Size || other.Region != l.Region:
-			return l, fmt.Errorf("it has prices of %s and of %s: choose with --size and --region", l, other)
-		case other.Currency != l.Currency:
-			return l, fmt.Errorf("it has prices of %s in %s and in %s: give a file of one currency", l, plaintext.Line(l.Currency),
-				plaintext.Line(other.Currency))
-		case disagree(other.spot(), l.spot()) || disagree(other.Regular, l.Regular):
-			return l, fmt.Errorf("it has two prices of %s: give the newer output alone", l)
-		}
-		l.Spot, l.Regular, l.Price = max(l.Spot, other.Spot), max(l.Regular, other.Regular), max(l.Price, other.Price)
-	}
-	return l, nil
-}
-
-// agrees returns an error if the flags contradict a line of the file.
-func (f *Rates) agrees(r rate, l pricedLine) error {
+	s, err := priced.Read(f.Prices, f.Size, f.Region)
 	switch {
-	case r.Currency != "" && r.Currency != l.Currency:
-		return fmt.Errorf("its amounts are in %s and not in %s; amounts are not converted: ask spotctl prices with --currency %s",
-			plaintext.Line(l.Currency), r.Currency, r.Currency)
-	case disagree(r.spot, l.spot()):
-		return fmt.Errorf("it has %g for %s, and --spot-price is %g: give one of them", l.spot(), l, r.spot)
-	case disagree(r.regVM, l.Regular):
-		return fmt.Errorf("it has %g for %s, and --regular-price is %g: give one of them", l.Regular, l, r.regVM)
+	case err != nil:
+		return r, fmt.Errorf("--prices %s: %w", f.Prices, err)
+	case r.Currency != "" && r.Currency != s.Currency:
+		return r, fmt.Errorf("--prices %s: its amounts are in %s and not in %s; amounts are not converted: ask spotctl prices with --currency %s",
+			f.Prices, s.Currency, r.Currency, r.Currency)
 	}
-	return nil
-}
-
-func (l pricedLine) spot() float64 { return cmp.Or(l.Spot, l.Price) }
-
-// disagree reports whether two prices that are known differ by more than a percent.
-func disagree(a, b float64) bool {
-	return a > 0 && b > 0 && max(a, b)-min(a, b) > 0.01*max(a, b)
-}
-
-// readPrices reads the lines of a file that have a price and a size.
-func readPrices(name string) (lines []pricedLine, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	text := bufio.NewScanner(charset.Reader(file))
-	text.Buffer(nil, 16<<20)
-	for n := 1; text.Scan(); n++ {
-		if strings.TrimSpace(text.Text()) == "" {
-			continue
+	if s.Currency == prices.USD {
+		if priced.Differ(s.Spot, s.SpotUSD) {
+			r.remark = fmt.Sprintf("two Spot prices of %s: %s (retail prices), which is used, and %s USD (Resource Graph)", s,
+				prices.Amount(s.Spot), prices.Amount(s.SpotUSD))
 		}
-		var l pricedLine
-		if err := json.Unmarshal(text.Bytes(), &l); err != nil {
-			return nil, fmt.Errorf("%s line %d is not what spotctl prices -o json prints: %w", name, n, err)
-		}
-		switch {
-		case l.Size == "":
-			continue // a gap, or an excluded size
-		case l.spot() < 0 || l.Regular < 0 || !currencyCode.MatchString(l.Currency):
-			return nil, fmt.Errorf("%s line %d has no currency, or a price that is negative", name, n)
-		case l.spot() > 0 || l.Regular > 0 || l.SpotUSD > 0:
-			lines = append(lines, l)
-		}
+		s.Spot = cmp.Or(s.Spot, s.SpotUSD)
 	}
-	if err := text.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("%s has no price: give a file that spotctl prices -o json printed", name)
-	}
-	return lines, nil
+	r.Currency, r.spot, r.regVM = s.Currency, cmp.Or(r.spot, s.Spot), cmp.Or(r.regVM, s.Regular)
+	return r, nil
 }

@@ -19,9 +19,6 @@ var Texts = cli.Texts{
 	"about_plan_watch": "Compare what is deployed, the sizes with --max-price in the first --region, with now. Ends with 2 if something should be changed, 0 if not, 1 if that " +
 		"cannot be found out.",
 
-	"about_prices_eviction_rate": "Print only the evictions that workers are to expect, in whole percent an hour: the upper end of the " +
-		"highest class that Azure publishes for the sizes and regions. Only Resource Graph is asked.",
-
 	"about_rates_currency": "Currency of the prices, a code of three letters. Without it that of --prices, or USD.",
 	"about_rates_prices":   "File with what spotctl prices, or spotctl plan, printed with -o json. Plan knows no regular prices.",
 }

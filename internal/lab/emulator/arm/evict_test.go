@@ -2,7 +2,6 @@ package arm
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,21 +48,6 @@ func TestEvictsWithoutDelay(t *testing.T) {
 		}
 		if got := b.preempts("alone"); got != 1 {
 			t.Errorf("%d Preempts, want 1", got)
-		}
-	})
-}
-
-// TestDefaultDelay: without options there is a delay too, as in the real service.
-func TestDefaultDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		evicted := make(chan time.Time, 1)
-		b := setup(t, func(o *Options) {
-			o.EvictionDelay, o.Evict = 0, func(string) { evicted <- time.Now() }
-		})
-		start := time.Now()
-		b.call(http.MethodPost, single+"/simulateEviction"+version)
-		if got := (<-evicted).Sub(start); got != DefaultEvictionDelay {
-			t.Errorf("evicted after %s, want %s", got, DefaultEvictionDelay)
 		}
 	})
 }
@@ -165,22 +149,5 @@ func wantError(t *testing.T, answer map[string]any, status int, code, says strin
 	message, _ := failure["message"].(string)
 	if answer["status"] != status || failure["code"] != code || !strings.Contains(message, says) {
 		t.Errorf("answer = %v, want %d, code %s and a message with %q", answer, status, code, says)
-	}
-}
-
-// TestAnswersAreNamed: support asks for the id of an answer, and clients log it.
-func TestAnswersAreNamed(t *testing.T) {
-	b := setup(t)
-	seen := map[string]bool{}
-	for _, path := range []string{single + "/simulateEviction" + version, single + "/simulateEviction", "/subscriptions"} {
-		r := httptest.NewRequest(http.MethodPost, path, nil)
-		r.Header.Set("Authorization", "Bearer "+b.token)
-		w := httptest.NewRecorder()
-		b.Handler().ServeHTTP(w, r)
-		id := w.Header().Get("X-Ms-Request-Id")
-		if id == "" || seen[id] {
-			t.Errorf("x-ms-request-id of POST %s = %q, want a new one", path, id)
-		}
-		seen[id] = true
 	}
 }

@@ -48,7 +48,7 @@ func (s *Server) subscriptions(w http.ResponseWriter, r *http.Request) {
 		}
 		listed = append(listed, id)
 		list = append(list, map[string]any{
-			"id": "/subscriptions/" + id, "subscriptionId": id, "tenantId": s.options.Tokens.Tenant(),
+			"id": "/subscriptions/" + id, "subscriptionId": id, "tenantId": s.tokens.Tenant(),
 			"displayName": "spotworker lab", "state": "Enabled",
 		})
 	}

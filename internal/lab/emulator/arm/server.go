@@ -31,11 +31,6 @@ type Options struct {
 	// [DefaultEvictionDelay]. Negative: none.
 	EvictionDelay time.Duration
 
-	// Tokens signs the tokens given at sign-in and checks the tokens of calls. Default:
-	// an issuer of its own. With the metadata service's issuer, the VMs' managed
-	// identities are let in too.
-	Tokens *token.Issuer
-
 	// PageSeed, if not 0, makes some pages of lists shorter or empty, with a link to the next
 	// page. Default: each list is one page.
 	PageSeed uint64
@@ -46,6 +41,7 @@ type Server struct {
 	options Options
 	mux     *http.ServeMux
 	pages   pages.Pages
+	tokens  *token.Issuer // signs the tokens given at sign-in, and checks those of calls
 
 	mu      sync.Mutex
 	leaving map[string]bool // VMs whose Preempt is due, by lower-case name
@@ -62,11 +58,8 @@ func New(options Options) *Server {
 		// An error means that the VM is already gone.
 		options.Evict = func(vm string) { _, _ = options.Metadata.SimulateEviction(vm) }
 	}
-	if options.Tokens == nil {
-		options.Tokens = token.NewIssuer()
-	}
 	s := &Server{
-		options: options, mux: http.NewServeMux(), pages: pages.Pages{Seed: options.PageSeed},
+		options: options, mux: http.NewServeMux(), pages: pages.Pages{Seed: options.PageSeed}, tokens: token.NewIssuer(),
 		leaving: map[string]bool{}, over: make(chan struct{}),
 	}
 	s.mux.HandleFunc("GET /metadata/endpoints", s.endpoints)

@@ -91,7 +91,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		writeJSON(w, http.StatusOK, map[string]any{
-			"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "access_token": s.options.Tokens.Issue(claims),
+			"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "access_token": s.tokens.Issue(claims),
 		})
 	}
 }
@@ -118,7 +118,7 @@ func (s *Server) checkToken(r *http.Request) *refusal {
 	if !ok {
 		return refuse(http.StatusUnauthorized, "AuthenticationFailed", "the call has no bearer token: sign in first")
 	}
-	claims, err := s.options.Tokens.Verify(text, time.Now())
+	claims, err := s.tokens.Verify(text, time.Now())
 	if err != nil {
 		return refuse(http.StatusUnauthorized, "InvalidAuthenticationToken", "%v: sign in again", err)
 	}

@@ -124,7 +124,7 @@ func TestAudiences(t *testing.T) {
 	} {
 		answer := b.signIn(b.form(change))
 		text, _ := answer["access_token"].(string)
-		claims, err := b.options.Tokens.Verify(text, time.Now())
+		claims, err := b.tokens.Verify(text, time.Now())
 		if err != nil || !slices.Contains(audiences[1:], claims.Audience) {
 			t.Errorf("token for %v = %v (%v), want one for Azure's ARM", change, answer, err)
 		}
@@ -140,7 +140,7 @@ func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		claims := token.Claims{Audience: "https://storage.azure.com/", NotBefore: time.Now(), Expires: time.Now().Add(time.Hour)}
-		storage := b.options.Tokens.Issue(claims)
+		storage := b.tokens.Issue(claims)
 		claims.Audience = audience
 		foreign := token.NewIssuer().Issue(claims)
 		good := b.token
@@ -162,19 +162,6 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestManagedIdentity: with the metadata service's issuer, a VM's own token is
-// good here.
-func TestManagedIdentity(t *testing.T) {
-	issuer := token.NewIssuer()
-	b := setup(t, func(o *Options) { o.Tokens = issuer })
-	b.token = issuer.Issue(token.Claims{
-		Audience: "https://management.azure.com/", NotBefore: time.Now().Add(-time.Minute), Expires: time.Now().Add(time.Hour),
-	})
-	if got := b.call(http.MethodGet, "/subscriptions")["status"]; got != http.StatusOK {
-		t.Errorf("status = %v, want 200", got)
-	}
-}
-
 // TestSubscriptions lists each subscription once, however it is written.
 func TestSubscriptions(t *testing.T) {
 	b := setup(t)
@@ -187,8 +174,8 @@ func TestSubscriptions(t *testing.T) {
 	for _, s := range list {
 		entry := s.(map[string]any)
 		ids = append(ids, entry["subscriptionId"])
-		if entry["state"] != "Enabled" || entry["tenantId"] != b.options.Tokens.Tenant() {
-			t.Errorf("subscription = %v, want it enabled, of tenant %s", entry, b.options.Tokens.Tenant())
+		if entry["state"] != "Enabled" || entry["tenantId"] != b.tokens.Tenant() {
+			t.Errorf("subscription = %v, want it enabled, of tenant %s", entry, b.tokens.Tenant())
 		}
 	}
 	if want := []any{uuid.Nil.String(), other}; !slices.Equal(ids, want) {

@@ -87,21 +87,6 @@ func TestChoiceOfTheIdentity(t *testing.T) {
 	}
 }
 
-func TestIdentitiesGetTheirIDs(t *testing.T) {
-	given := []Identity{{}, {ResourceID: "/subscriptions/s/first"}}
-	g := unlimited().AddVM(VM{Name: "a", Identities: given})
-	ids := map[string]bool{}
-	for _, i := range g.identities() {
-		ids[i.ClientID], ids[i.ObjectID] = true, true
-	}
-	if len(ids) != 4 || ids[""] {
-		t.Errorf("ids of two identities = %v, want four of their own", ids)
-	}
-	if given[0] != (Identity{}) {
-		t.Errorf("the caller's slice has become %v, want it left alone", given)
-	}
-}
-
 func TestErrorsOfTheIdentityEndpoint(t *testing.T) {
 	g := unlimited().AddVM(VM{Name: "a", Identities: []Identity{own}})
 	without := func(r *http.Request) { r.Header.Del("Metadata") }

@@ -37,24 +37,9 @@ func TestRequestsThatAreNotAuthentic(t *testing.T) {
 			r.Header.Set("Authorization", "SharedKey other:AAAA")
 			return r
 		}, 403, "AuthenticationFailed"},
-		{"a signature that is not base64", func() *http.Request {
-			r := a.signed(http.MethodGet, blobPath, "")
-			r.Header.Set("Authorization", "SharedKey devstoreaccount1:?")
-			return r
-		}, 403, "AuthenticationFailed"},
 		{"another method than signed", func() *http.Request {
 			r := a.signed(http.MethodGet, blobPath, "")
 			r.Method = http.MethodDelete
-			return r
-		}, 403, "AuthenticationFailed"},
-		{"another path than signed", func() *http.Request {
-			r := a.signed(http.MethodGet, blobPath, "")
-			r.URL.Path += "s"
-			return r
-		}, 403, "AuthenticationFailed"},
-		{"another query than signed", func() *http.Request {
-			r := a.signed(http.MethodGet, blobPath, "")
-			r.URL.RawQuery = "comp=metadata"
 			return r
 		}, 403, "AuthenticationFailed"},
 		{"another header than signed", func() *http.Request {
@@ -62,16 +47,8 @@ func TestRequestsThatAreNotAuthentic(t *testing.T) {
 			r.Header.Set("If-Match", `"0x2"`)
 			return r
 		}, 403, "AuthenticationFailed"},
-		{"a header added after signing", func() *http.Request {
-			r := a.signed(http.MethodGet, blobPath, "")
-			r.Header.Set("x-ms-range", "bytes=0-1")
-			return r
-		}, 403, "AuthenticationFailed"},
 		{"an old date", func() *http.Request {
 			return a.signed(http.MethodGet, blobPath, "", protocol.HeaderDate, time.Now().Add(-16*time.Minute).UTC().Format(protocol.TimeFormat))
-		}, 403, "AuthenticationFailed"},
-		{"no date", func() *http.Request {
-			return a.signed(http.MethodGet, blobPath, "", protocol.HeaderDate, "")
 		}, 403, "AuthenticationFailed"},
 		{"an authentic request", func() *http.Request {
 			return a.signed(http.MethodGet, blobPath, "")

@@ -30,25 +30,19 @@ func TestBearerTokens(t *testing.T) {
 		code          string
 	}{
 		{name: "for any account", authorization: valid("https://storage.azure.com"), status: 404, code: "BlobNotFound"},
-		{name: "for any account, with a slash", authorization: valid(storageAudience), status: 404, code: "BlobNotFound"},
 		{name: "for this account's blobs", authorization: valid("https://devstoreaccount1.blob.core.windows.net/"), status: 404,
 			code: "BlobNotFound"},
 		{name: "for this account's queues", authorization: valid("https://devstoreaccount1.queue.core.windows.net"), status: 401,
 			code: "InvalidAuthenticationInfo"},
 		{name: "for another account", authorization: valid("https://other.blob.core.windows.net"), status: 401,
 			code: "InvalidAuthenticationInfo"},
-		{name: "for another service", authorization: valid("https://management.azure.com/"), status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "expired", authorization: "Bearer " + issuer.Issue(claims(storageAudience, -2*time.Hour, -time.Hour)), status: 401,
-			code: "InvalidAuthenticationInfo"},
-		{name: "not valid yet", authorization: "Bearer " + issuer.Issue(claims(storageAudience, time.Hour, 2*time.Hour)), status: 401,
 			code: "InvalidAuthenticationInfo"},
 		{name: "of another issuer", authorization: "Bearer " + other.Issue(claims(storageAudience, 0, time.Hour)), status: 401,
 			code: "InvalidAuthenticationInfo"},
-		{name: "no token at all", authorization: "Bearer token", status: 401, code: "InvalidAuthenticationInfo"},
 		{name: "anonymous", status: 401, code: "NoAuthenticationInformation"},
 		{name: "over http", authorization: valid(storageAudience), base: "http://", status: 403, code: "AuthenticationFailed"},
 		{name: "under an old version", authorization: valid(storageAudience), version: "2016-05-31", status: 403, code: "AuthenticationFailed"},
-		{name: "without a version", authorization: valid(storageAudience), version: "-", status: 403, code: "AuthenticationFailed"},
 		{name: "of another scheme", authorization: "Basic eDp5", status: 400, code: "InvalidAuthenticationInfo"},
 	}
 	a := setup(t, Options{Tokens: issuer})

@@ -106,9 +106,9 @@ func evictInstance(t *testing.T) (u *up, id, content string) {
 	return up, put.ID, put.Content
 }
 
-// flexible: az vm evicts a worker that came with an identity.
+// flexible: az vm evicts a worker.
 func flexible(t *testing.T) {
-	up := startUp(t, "--flexible", "--identity", "--files", "0", "--eviction-delay", "0s")
+	up := startUp(t, "--flexible", "--files", "0", "--eviction-delay", "0s")
 	up.signIn(t)
 	worker := up.start(t, "/vms/spotworker-spot_00000001\n")
 	worker.until(t, `"msg":"state changed".*"to":"process"`)

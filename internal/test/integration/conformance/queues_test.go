@@ -129,7 +129,6 @@ var visibilityCases = []testCase{
 	{fact: "PutMayDelayAMessage", waits: true, check: putDelays},
 	{fact: "MessageExpires", waits: true, check: messageExpires},
 	{fact: "DequeueDoesNotExtendTimeToLive", waits: true, check: dequeueKeepsTTL},
-	{fact: "ReleasedMessageGoesBehindTheBacklog", check: releasedGoesLast},
 }
 
 // tick is a little longer than the shortest visibility.
@@ -223,19 +222,4 @@ func dequeueKeepsTTL(t *testing.T, e *env) {
 	e.pass(tick)
 	_, err := q.UpdateMessage(t.Context(), *m.MessageID, *m.PopReceipt, "text", nil)
 	wantRefused(t, err, 404, "MessageNotFound", "UpdateMessage of a message that expired in somebody's hands")
-}
-
-// The service promises no order, so nothing may rely on this: the case only
-// keeps the emulators alike.
-func releasedGoesLast(t *testing.T, e *env) {
-	q := e.queue(t)
-	put(t, q, "first")
-	e.pass(2 * time.Millisecond)
-	put(t, q, "second")
-	m := take(t, q, 1)[0]
-	e.pass(2 * time.Millisecond)
-	release(t, q, m)
-	if got := *take(t, q, 1)[0].MessageText; got != "second" {
-		t.Errorf("dequeued %q after the first was released, want %q", got, "second")
-	}
 }

@@ -214,7 +214,7 @@ func (s *scene) start() {
 	s.started++
 	name := lab.VMName(s.started)
 	s.mu.Unlock()
-	s.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
+	s.local.Metadata.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
 	vm, err := s.fleet.Start(name)
 	if err != nil {
 		s.t.Error(err)

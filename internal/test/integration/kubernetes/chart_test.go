@@ -65,8 +65,8 @@ func missing(text string, words []string) (all []string) {
 	return all
 }
 
-// testChart: each value has its effect, and the objects keep the rules. Without any one of the
-// lines of the template that put a value in, that is noticed. Wrong values are refused by the schema.
+// testChart: each value has its effect, and the objects keep the rules. Wrong values are refused by
+// the schema.
 func testChart(t *testing.T, binary, folder string) {
 	out, err := withValues(t, binary, folder, ownValues)
 	if lost := missing(out, ownObjects); err != nil || len(lost) > 0 {
@@ -81,7 +81,6 @@ func testChart(t *testing.T, binary, folder string) {
 	if lost := missing(out, regularObjects); err != nil || len(lost) > 0 {
 		t.Errorf("on regular nodes: check = %v, missing %q:\n%s", err, lost, out)
 	}
-	testWithoutLines(t, binary, folder)
 	for name, row := range map[string]struct{ values, want string }{
 		"a misspelt value":     {"scalling: deployment", "scalling"},
 		"an unknown variant":   {"scaling: daemonset", "/scaling"},
@@ -100,38 +99,5 @@ func testChart(t *testing.T, binary, folder string) {
 		if out, err := withValues(t, binary, folder, row.values); err == nil || !strings.Contains(out, row.want) {
 			t.Errorf("%s: check = %v, want a failure with %q:\n%s", name, err, row.want, out)
 		}
-	}
-}
-
-// testWithoutLines removes each line of the template that puts a value in.
-func testWithoutLines(t *testing.T, binary, folder string) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "templates", "objects.yaml")
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const fewest = 9
-	removed := 0
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasPrefix(line, "{{- $_ := set ") {
-			continue
-		}
-		removed++
-		if err := os.WriteFile(path, []byte(strings.Replace(string(content), line, "", 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		out, err := withValues(t, binary, dir, ownValues)
-		other, otherErr := withValues(t, binary, dir, onRegular)
-		if len(missing(out, ownObjects))+len(missing(other, regularObjects)) == 0 && err == nil && otherErr == nil {
-			t.Errorf("nobody notices that the template is without %s", line)
-		}
-	}
-	if removed < fewest {
-		t.Errorf("lines of the template that put a value in = %d, want %d at least", removed, fewest)
 	}
 }

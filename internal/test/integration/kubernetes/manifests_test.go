@@ -87,51 +87,24 @@ const (
 	scaledObject = "scaledobject/scaledobject.yaml"
 	settings     = "base/settings.yaml"
 	shared       = "shared-nodes/deployment.yaml"
-	regular      = "regular-nodes/deployment.yaml"
 )
 
 // broken are mistakes, each one edit of one file.
 var broken = []struct{ name, file, old, wrong, want string }{
 	{"a misspelt field of Kubernetes", deployment, "readOnlyRootFilesystem", "readOnlyRootFileSystem", "unknown field"},
 	{"a misspelt field of KEDA", scaledObject, "cooldownPeriod", "coolDownPeriod", "unknown field"},
-	{"a misspelt field in KEDA's pod", scaledJob, "enableServiceLinks", "enableServiceLink", "unknown field"},
-	{"a wrong type", deployment, "containerPort: 8810", "containerPort: health", "cannot unmarshal"},
-	{"a field twice", settings, "data:\n", "data:\n  SPOTWORKER_ACCOUNT: jobs2\n", "already"},
 	{"an unknown kind", scaledJob, "kind: ScaledJob", "kind: ScaledJobs", "unknown type"},
 	{"a long drain", settings, "DRAIN_BUDGET: 10s", "DRAIN_BUDGET: 25s", "want the drain budget"},
-	{"a short grace period", scaledJob, "GracePeriodSeconds: 30", "GracePeriodSeconds: 15", "want the drain budget"},
-	{"a long grace period", deployment, "GracePeriodSeconds: 30", "GracePeriodSeconds: 60", "eviction's notice"},
 	{"no toleration", deployment, "effect: NoSchedule", "effect: NoExecute", "does not tolerate Spot"},
-	{"any node", scaledJob, "operator: In", "operator: Exists", "regular priority"},
-	{"Spot nodes for the on-demand queue", regular, "operator: NotIn", "operator: In", "regular priority"},
 	{"a budget of none", "deployment/poddisruptionbudget.yaml", "maxUnavailable: 50%", "maxUnavailable: 0", "no node can be drained"},
-	{"an update of none", deployment, "maxUnavailable: 50%", "maxUnavailable: 0", "never begins"},
-	{"all pods at once", scaledObject, "value: 25", "value: 100", "100 Percent of the pods"},
 	{"workers that start again", scaledJob, "backoffLimit: 0", "backoffLimit: 6", "beside KEDA"},
 	{"acknowledged for others", settings, "ACKNOWLEDGE: never", "ACKNOWLEDGE: self", "all pods of the node"},
-	{"no limit of processors", deployment, "cpu: \"4\"", "example.com/cpu: \"4\"", "AKS Automatic"},
 	{"two workers on a node", deployment, "topologyKey: kubernetes.io/hostname", "topologyKey: topology.kubernetes.io/zone", "share a node"},
-	{"a shared node without a folder", shared, "SPOTWORKER_RUNTIME_DIR", "SPOTWORKER_RUNTIME_FOLDER", "share a node"},
-	{"a folder of the pod", shared, "hostPath:\n      path: /run/spotworker-workers\n      type: DirectoryOrCreate\n",
-		"emptyDir: {}\n", "no folder of the node"},
-	{"root's folder", shared, "chown 65532:65532", "chown 0:0", "workers' user"},
 	{"a patch of nothing", shared, "/spec/template/spec/volumes/-", "/spec/template/volumes/-", "kustomize"},
 	{"root", deployment, "runAsUser: 65532", "runAsUser: 0", "as user 65532"},
-	{"capabilities", scaledJob, "drop: [ALL]", "drop: []", "capabilities"},
 	{"no identity", deployment, "azure.workload.identity/use", "azure.workload.identity/used", "no workload identity"},
-	{"an instance for all", scaledJob, "fieldPath: metadata.uid", "fieldPath: metadata.namespace", "pod's UID"},
-	{"the node's name", deployment, "fieldPath: metadata.uid", "fieldPath: spec.nodeName", "pod's UID"},
-	{"another port", deployment, "0.0.0.0:8810", "0.0.0.0:8811", "misses the worker's port"},
-	{"a probe without status", deployment, "path: /livez", "path: /healthz", "no probe of /livez"},
 	{"visible messages alone", scaledObject, "queueLengthStrategy: all", "queueLengthStrategy: visibleonly", "trigger azure-queue"},
-	{"no sign-in", scaledJob, "name: spotworker-keda", "name: spotworker", "no sign-in"},
 	{"another Deployment", scaledObject, "TargetRef:\n    name: spotworker\n", "TargetRef:\n    name: worker\n", "scales no Deployment"},
-	{"fixed replicas", deployment, "  minReadySeconds: 15\n", "  minReadySeconds: 15\n  replicas: 3\n", "sets replicas"},
-	{"a surge", deployment, "maxSurge: 0", "maxSurge: 1", "no free node"},
-	{"a budget for others", "deployment/poddisruptionbudget.yaml", "component: worker", "component: workers", "disruption budget"},
-	{"a worker that stays", scaledJob, "--exit-when-idle=1m", "--log-level=info", "never ends"},
-	{"subtracted twice", scaledJob, "strategy: default", "strategy: accurate", "only default"},
 	{"the cache fills the disk", settings, `INPUT_CACHE: "5"`, `INPUT_CACHE: "9"`, "half of the scratch"},
-	{"an unbounded scratch folder", deployment, "emptyDir:\n            sizeLimit: 10Gi\n", "emptyDir: {}\n", "no bounded scratch"},
 	{"the image's default name", "scaledjob/kustomization.yaml", "name: spotworker\n    newName", "name: worker\n    newName", "image is"},
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -42,10 +41,6 @@ type Options struct {
 	// Credential signs in. Without it only retail prices are asked for.
 	Credential azcore.TokenCredential
 
-	// ScoreCache is the file in which placement scores are kept for 20 minutes. Default:
-	// none, they are asked for each time.
-	ScoreCache string
-
 	// Version names the program in the User-Agent header.
 	Version string
 
@@ -61,17 +56,6 @@ type Client struct {
 	management runtime.Pipeline
 	armURL     string
 	audience   string
-	requests   *requestCounter
-	scores     scoreCache
-}
-
-// requestCounter counts requests, repeats included. It is a policy.
-type requestCounter struct{ n atomic.Int64 }
-
-// Do implements [policy.Policy].
-func (c *requestCounter) Do(req *policy.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return req.Next()
 }
 
 // New returns a client. It sends nothing.
@@ -84,20 +68,17 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	counter := &requestCounter{}
 	name := "spotworker"
 	if o.Version != "" {
 		name += "/" + o.Version
 	}
 	options := policy.ClientOptions{
-		Transport:        o.Transport,
-		Telemetry:        policy.TelemetryOptions{ApplicationID: name[:min(len(name), 24)]},
-		Retry:            policy.RetryOptions{MaxRetries: maxRetries, RetryDelay: retryDelay, MaxRetryDelay: longestWait, TryTimeout: tryTimeout},
-		PerRetryPolicies: []policy.Policy{counter},
+		Transport: o.Transport,
+		Telemetry: policy.TelemetryOptions{ApplicationID: name[:min(len(name), 24)]},
+		Retry:     policy.RetryOptions{MaxRetries: maxRetries, RetryDelay: retryDelay, MaxRetryDelay: longestWait, TryTimeout: tryTimeout},
 	}
 	c := &Client{
-		credential: o.Credential, retailURL: retailURL, armURL: armURL, requests: counter, audience: ManagementEndpoint,
-		scores: scoreCache{o.ScoreCache},
+		credential: o.Credential, retailURL: retailURL, armURL: armURL, audience: ManagementEndpoint,
 		retail: runtime.NewPipeline("spotworker", o.Version, runtime.PipelineOptions{}, &options),
 	}
 	if o.Credential == nil {
@@ -118,9 +99,6 @@ func New(o Options) (*Client, error) {
 	}
 	return c, nil
 }
-
-// Requests returns how many requests were made, repeats included and sign-ins aside.
-func (c *Client) Requests() int { return int(c.requests.n.Load()) }
 
 // address checks an endpoint. Plain HTTP is allowed to this machine only.
 func address(flag, given, usual string) (string, error) {
@@ -153,6 +131,39 @@ func (c *Client) signIn(ctx context.Context) error {
 
 var errNoSignIn = errors.New("no sign-in is configured")
 
+// mostPages ends a listing that does not end.
+const mostPages = 40
+
+// pageError is a failure after the first page.
+type pageError struct {
+	page int
+	err  error
+}
+
+func (e *pageError) Error() string { return fmt.Sprintf("page %d: %v", e.page, e.err) }
+func (e *pageError) Unwrap() error { return e.err }
+
+// collect returns the items of all pages of a listing. After an error in the middle it returns the
+// items of the pages before. ask asks for the page that a link leads to, from first on; the last page has
+// no link.
+func collect[T any](first string, ask func(link string) (items []T, next string, err error)) (all []T, _ error) {
+	for page, link := 1, first; ; page++ {
+		items, next, err := ask(link)
+		all = append(all, items...)
+		switch {
+		case err != nil && page > 1:
+			return all, &pageError{page, err}
+		case err != nil || next == "":
+			return all, err
+		case next == link:
+			return all, &pageError{page + 1, errors.New("its link leads nowhere")}
+		case page == mostPages:
+			return all, &pageError{page + 1, errors.New("there are more pages than expected")}
+		}
+		link = next
+	}
+}
+
 // get sends a GET request and decodes the answer.
 func get(ctx context.Context, p runtime.Pipeline, target string, into any) error {
 	req, err := runtime.NewRequest(ctx, http.MethodGet, target)
@@ -161,6 +172,21 @@ func get(ctx context.Context, p runtime.Pipeline, target string, into any) error
 	}
 	return send(p, req, into)
 }
+
+// post sends a body to the resource manager and decodes the answer.
+func post(ctx context.Context, c *Client, target string, body, into any) error {
+	req, err := runtime.NewRequest(ctx, http.MethodPost, target)
+	if err != nil {
+		return err
+	}
+	if err := runtime.MarshalAsJSON(req, body); err != nil {
+		return err
+	}
+	return send(c.management, req, into)
+}
+
+// encode encodes a query. Spaces are %20: OData services do not agree on +.
+func encode(query url.Values) string { return strings.ReplaceAll(query.Encode(), "+", "%20") }
 
 // send sends a request and decodes its answer, which must be JSON with status 200.
 func send(p runtime.Pipeline, req *policy.Request, into any) error {

@@ -2,14 +2,10 @@ package prices
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
 // API versions of the compute resource provider: "Resource Skus - List", "Usage - List",
@@ -34,29 +30,20 @@ type listing[T any] struct {
 	NextLink string `json:"nextLink"`
 }
 
-// list returns all pages of a list. After an error in the middle it returns those before.
+// list returns all entries of a list. A token goes to the resource manager alone: of links only the
+// path and the query count.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
-	target := c.armURL + path + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
-	var all []T
-	for page := 1; ; page++ {
+	return collect(path+"?"+encode(query), func(link string) (all []T, next string, err error) {
 		var answer listing[T]
-		if err := get(ctx, c.management, target, &answer); err != nil {
-			if page > 1 {
-				err = &pageError{page, err}
-			}
-			return all, err
+		if err := get(ctx, c.management, c.armURL+link, &answer); err != nil || answer.NextLink == "" {
+			return answer.Value, "", err
 		}
-		all = append(all, answer.Value...)
-		if answer.NextLink == "" {
-			return all, nil
+		to, err := url.Parse(answer.NextLink)
+		if err != nil {
+			return answer.Value, link, nil //nolint:nilerr // it leads nowhere
 		}
-		// A token goes to the resource manager alone: only the link's path and query count.
-		next, err := url.Parse(answer.NextLink)
-		if err != nil || c.armURL+next.RequestURI() == target || page == mostPages {
-			return all, &pageError{page + 1, errors.New("its link leads nowhere")}
-		}
-		target = c.armURL + next.RequestURI()
-	}
+		return answer.Value, to.RequestURI(), nil
+	})
 }
 
 // sku is a VM size in a region.
@@ -179,18 +166,11 @@ type placementScore struct {
 func (c *Client) placement(ctx context.Context, q Query, sizes, regions []string) ([]placementScore, error) {
 	target := c.armURL + "/subscriptions/" + q.Subscription + "/providers/Microsoft.Compute/locations/" + regions[0] +
 		"/placementScores/spot/generate?api-version=" + placementVersion
-	req, err := runtime.NewRequest(ctx, http.MethodPost, target)
-	if err != nil {
-		return nil, err
-	}
 	body := placementRequest{Locations: regions, Count: q.Count, Zones: q.Zones}
 	for _, size := range sizes {
 		body.Sizes = append(body.Sizes, placementSize{size})
 	}
-	if err := runtime.MarshalAsJSON(req, body); err != nil {
-		return nil, err
-	}
 	var answer placementAnswer
-	err = send(c.management, req, &answer)
+	err := post(ctx, c, target, body, &answer)
 	return answer.Scores, err
 }

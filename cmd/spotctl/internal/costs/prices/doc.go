@@ -12,6 +12,6 @@
 // missing data, the reason, and the remedy; the other sources are still shown. Nothing is
 // changed in the subscription.
 //
-// The number of requests is small and known: sizes and regions are asked for in batches,
-// as large as the service takes, and [Requests] counts them.
+// The number of requests is small: sizes and regions are asked for in batches, as large as the
+// service takes.
 package prices

@@ -34,9 +34,6 @@ type sources struct {
 type gathering struct {
 	client *Client
 	query  Query
-	now    time.Time
-
-	oldScores map[string]cachedScores // of the cache
 
 	mu        sync.Mutex
 	gaps      []Gap
@@ -46,8 +43,6 @@ type gathering struct {
 	machines  map[string][]sku // by region
 	quotas    map[string]*Quota
 	scores    []placementScore
-	newScores map[string]cachedScores // for the cache
-	scoreAge  time.Duration           // of the oldest of scores
 	known     sources
 
 	empty  []string // data for which Resource Graph has no rows
@@ -57,10 +52,8 @@ type gathering struct {
 // Gather asks all sources at once and returns their answers as a report. The query must
 // be normalized. Sources that fail leave gaps; the error is for a context that has ended.
 func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, error) {
-	before := c.Requests()
 	g := &gathering{
-		client: c, query: q, now: now, machines: map[string][]sku{}, quotas: map[string]*Quota{},
-		oldScores: c.scores.read(now), newScores: map[string]cachedScores{},
+		client: c, query: q, machines: map[string][]sku{}, quotas: map[string]*Quota{},
 		known: sources{retail: true, machines: map[string]bool{}},
 	}
 	var group errgroup.Group
@@ -83,9 +76,8 @@ func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, err
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Report{}, ctx.Err()
 	}
-	c.scores.add(g.newScores, now)
 	g.explainEmpty()
-	return g.report(now, c.Requests()-before), nil
+	return g.report(now), nil
 }
 
 // signedIn reports whether the sources that need a sign-in can be asked.
@@ -195,6 +187,16 @@ func (g *gathering) askQuota(ctx context.Context, region string) {
 	}
 }
 
+func (g *gathering) askPlacement(ctx context.Context, sizes, regions []string) {
+	scores, err := g.client.placement(ctx, g.query, sizes, regions)
+	g.mu.Lock()
+	g.scores = append(g.scores, scores...)
+	g.mu.Unlock()
+	if err != nil {
+		g.gap("placement scores", "placement scores of "+names(sizes)+" in "+names(regions), explain(err, placementRole))
+	}
+}
+
 // names lists names for people, the first few of them.
 func names(all []string) string {
 	if len(all) <= 3 {
@@ -205,8 +207,8 @@ func names(all []string) string {
 
 // report puts the answers together: an offer for each size and region, in the order of
 // the query.
-func (g *gathering) report(now time.Time, requests int) Report {
-	r := Report{Currency: g.query.Currency, Requests: requests, ScoreAge: g.scoreAge}
+func (g *gathering) report(now time.Time) Report {
+	r := Report{Currency: g.query.Currency}
 	g.checkCurrency()
 	for _, size := range g.query.Sizes {
 		for _, region := range g.query.Regions {

@@ -47,9 +47,6 @@ func TestGather(t *testing.T) {
 		t.Errorf("offer is %+v, want 20+ and Low", o)
 	}
 	wantProblem(t, offer(t, r, "Standard_D4s_v5", "northeurope"), true, "no size of this name in northeurope")
-	if r.Requests != server.All() {
-		t.Errorf("%d requests reported, want %d", r.Requests, server.All())
-	}
 }
 
 func TestWindowsPrices(t *testing.T) {
@@ -73,16 +70,14 @@ func TestRequests(t *testing.T) {
 				History: []pricing.Point{{USD: 0.02}}})
 		}
 	}
-	begin := time.Now()
 	r := ask(t, server, func(q *Query, _ *Options) { q.Sizes, q.Regions = sizes, regions })
-	t.Logf("%d requests, %s on made answers", r.Requests, time.Since(begin).Round(time.Millisecond))
 	for service, want := range map[string]int{"retail": 1, "history": 1, "evictions": 1, "skus": 5, "usages": 5, "placement": 4} {
 		if got := server.Calls(service); got != want {
 			t.Errorf("%d requests to %s, want %d", got, service, want)
 		}
 	}
-	if r.Requests != 17 || len(r.Offers) != 100 || len(r.Gaps) > 0 {
-		t.Errorf("%d requests, %d offers and gaps %v, want 17, 100 and none", r.Requests, len(r.Offers), r.Gaps)
+	if n := server.All(); n != 17 || len(r.Offers) != 100 || len(r.Gaps) > 0 {
+		t.Errorf("%d requests, %d offers and gaps %v, want 17, 100 and none", n, len(r.Offers), r.Gaps)
 	}
 	for _, o := range r.Offers {
 		if !o.Usable() || o.Spot == 0 {
@@ -161,7 +156,7 @@ func TestEndlessPages(t *testing.T) {
 	}
 	r := ask(t, server, func(q *Query, _ *Options) { q.Regions = []string{"westeurope"} })
 	wantGap(t, r, "retail prices", "page 2")
-	wantGap(t, r, "Resource Graph", "more pages than expected")
+	wantGap(t, r, "Resource Graph", "its link leads nowhere")
 	wantGap(t, r, "VM sizes", "its link leads nowhere")
 	if server.Calls("history") > 3 {
 		t.Errorf("%d pages were asked for", server.Calls("history"))

@@ -3,13 +3,9 @@ package prices
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
 // The table SpotResources of Azure Resource Graph, as in the queries of "Use Azure Spot
@@ -107,37 +103,12 @@ type (
 	}
 )
 
-// rows returns all rows of a query; after an error in the middle, the rows of the pages
-// before. It sends no scope, see the queries.
+// rows returns all rows of a query. It sends no scope, see the queries.
 func rows[R any](ctx context.Context, c *Client, query string) ([]R, error) {
-	request := graphRequest{query, graphOptions{ResultFormat: "objectArray", Top: graphPage}}
-	var all []R
-	for page := 1; ; page++ {
-		answer, err := rowsOf[R](ctx, c, request)
-		all = append(all, answer.Data...)
-		switch {
-		case err != nil && page > 1:
-			return all, &pageError{page, err}
-		case err != nil:
-			return all, err
-		case answer.SkipToken == "":
-			return all, nil
-		case page == mostPages || answer.SkipToken == request.Options.SkipToken:
-			return all, &pageError{page + 1, errors.New("there are more pages than expected")}
-		}
-		request.Options.SkipToken = answer.SkipToken
-	}
-}
-
-// rowsOf asks for one page.
-func rowsOf[R any](ctx context.Context, c *Client, request graphRequest) (answer graphAnswer[R], err error) {
-	req, err := runtime.NewRequest(ctx, http.MethodPost,
-		c.armURL+"/providers/Microsoft.ResourceGraph/resources?api-version="+graphVersion)
-	if err != nil {
-		return answer, err
-	}
-	if err := runtime.MarshalAsJSON(req, request); err != nil {
-		return answer, err
-	}
-	return answer, send(c.management, req, &answer)
+	return collect("", func(token string) ([]R, string, error) {
+		var answer graphAnswer[R]
+		err := post(ctx, c, c.armURL+"/providers/Microsoft.ResourceGraph/resources?api-version="+graphVersion,
+			graphRequest{query, graphOptions{ResultFormat: "objectArray", Top: graphPage, SkipToken: token}}, &answer)
+		return answer.Data, answer.SkipToken, err
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/overview/priced"
 )
 
 // USD is the currency of price histories and maximum prices.
@@ -16,10 +18,6 @@ type Report struct {
 	Currency string // of Spot and Regular in the offers
 	Offers   []Offer
 	Gaps     []Gap
-	Requests int // made, repeats included
-
-	// ScoreAge is the age of the oldest placement score; 0 if all were asked for now.
-	ScoreAge time.Duration
 }
 
 // Offer is one size in one region.
@@ -149,17 +147,13 @@ type Gap struct {
 // String returns the gap as a sentence.
 func (g Gap) String() string { return g.Missing + " not shown: " + g.Reason }
 
-// disagreement is the relative difference of two prices beyond which they disagree.
-// Retail prices are rounded to six digits.
-const disagreement = 0.01
-
 // judge adds the problems of the offer, once everything is known.
 func (o *Offer) judge(q Query, known sources) {
 	add := func(fatal bool, text string) { o.Problems = append(o.Problems, Problem{fatal, text}) }
 	if text := o.refusal(known); text != "" {
 		add(true, text)
 	}
-	if q.Currency == USD && o.Spot > 0 && o.SpotUSD > 0 && differ(o.Spot, o.SpotUSD) {
+	if q.Currency == USD && priced.Differ(o.Spot, o.SpotUSD) {
 		add(false, "two prices: "+Amount(o.Spot)+" (retail prices) and "+Amount(o.SpotUSD)+" USD (Resource Graph)")
 	}
 	if o.Spot > 0 && o.Regular > 0 && o.Spot >= o.Regular {
@@ -185,8 +179,6 @@ func (o *Offer) refusal(known sources) string {
 	}
 	return "no Spot price in " + o.Region + ": not offered as Spot there"
 }
-
-func differ(a, b float64) bool { return max(a, b)-min(a, b) > disagreement*max(a, b) }
 
 // Amount writes a price with as many digits as a maximum price may have.
 func Amount(price float64) string { return strconv.FormatFloat(price, 'f', 5, 64) }

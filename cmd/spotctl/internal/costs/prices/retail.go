@@ -2,7 +2,6 @@ package prices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -20,9 +19,6 @@ const (
 	// Low Priority), so that a batch fits one page.
 	retailSizes   = 20
 	retailRegions = 5
-
-	// mostPages ends a listing that does not end.
-	mostPages = 40
 )
 
 // retailPage is an answer of the API.
@@ -46,8 +42,8 @@ type retailItem struct {
 	ArmSkuName         string  `json:"armSkuName"`
 }
 
-// retailPrices returns the items of one batch. After an error in the middle it returns
-// the items of the pages before.
+// retailPrices returns the items of one batch. Only the query of a link is used: a link never leads to
+// another host.
 func (c *Client) retailPrices(ctx context.Context, q Query, sizes, regions []string) ([]retailItem, error) {
 	query := url.Values{"api-version": {retailVersion}, "$filter": {fmt.Sprintf(
 		"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and (%s) and (%s)",
@@ -55,41 +51,18 @@ func (c *Client) retailPrices(ctx context.Context, q Query, sizes, regions []str
 	if q.Currency != USD {
 		query.Set("currencyCode", "'"+q.Currency+"'")
 	}
-	// Spaces are %20: OData services do not agree on +.
-	encoded := strings.ReplaceAll(query.Encode(), "+", "%20")
-	var items []retailItem
-	for page := 1; ; page++ {
+	return collect(encode(query), func(link string) ([]retailItem, string, error) {
 		var answer retailPage
-		if err := get(ctx, c.retail, c.retailURL+"/api/retail/prices?"+encoded, &answer); err != nil {
-			if page > 1 {
-				err = &pageError{page, err}
-			}
-			return items, err
+		if err := get(ctx, c.retail, c.retailURL+"/api/retail/prices?"+link, &answer); err != nil || answer.NextPageLink == "" {
+			return answer.Items, "", err
 		}
-		items = append(items, answer.Items...)
-		if answer.NextPageLink == "" {
-			return items, nil
-		}
-		// Only the query of the link is used: a link never leads to another host.
 		next, err := url.Parse(answer.NextPageLink)
-		switch {
-		case err != nil || next.RawQuery == "" || next.RawQuery == encoded:
-			return items, &pageError{page + 1, errors.New("its link leads nowhere")}
-		case page == mostPages:
-			return items, &pageError{page + 1, errors.New("there are more pages than expected")}
+		if err != nil || next.RawQuery == "" {
+			return answer.Items, link, nil //nolint:nilerr // it leads nowhere
 		}
-		encoded = next.RawQuery
-	}
+		return answer.Items, next.RawQuery, nil
+	})
 }
-
-// pageError is a failure after the first page.
-type pageError struct {
-	page int
-	err  error
-}
-
-func (e *pageError) Error() string { return fmt.Sprintf("page %d: %v", e.page, e.err) }
-func (e *pageError) Unwrap() error { return e.err }
 
 // anyOf is a filter that any of the values satisfies.
 func anyOf(field string, values []string) string {
