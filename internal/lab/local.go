@@ -25,6 +25,9 @@ type LocalConfig struct {
 	QueuePort    int `help:"Port of the queue service; 0 is a free one." default:"10001"`
 	MetadataPort int `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
 
+	// Latency is added to every call of the storage account; 0 is none.
+	Latency time.Duration `help:"Added to every call of storage; Azure takes about 10ms within a region." default:"0s"`
+
 	// Manager, if set, adds a resource manager for the VMs on ManagerPort.
 	// [StartLocal] sets its Metadata.
 	Manager     *arm.Options `kong:"-"`
@@ -64,7 +67,7 @@ func StartLocal(c LocalConfig) (*Local, error) {
 	l := &Local{
 		config: c, authority: authority,
 		Metadata: imds.New(imds.Options{}),
-		Storage:  storage.New(storage.Options{}),
+		Storage:  storage.New(storage.Options{Latency: c.Latency}),
 	}
 	l.ConnectionString, err = l.Storage.Listen(storage.Addresses{Blob: loopback(c.BlobPort), Queue: loopback(c.QueuePort)})
 	if err != nil {

@@ -23,6 +23,9 @@ import (
 // maxVMs is how many VMs there may be at first.
 const maxVMs = 32
 
+// maxLatency is the longest latency that may be added to a call.
+const maxLatency = 5 * time.Second
+
 // Config describes a local Azure that runs until it is stopped. The tags are those of the flags of
 // `lab up`.
 type Config struct {
@@ -106,6 +109,8 @@ func (c Config) Validate() error {
 		return errors.New("--job-time must not be negative")
 	case c.EvictionDelay < 0:
 		return errors.New("--eviction-delay must not be negative")
+	case c.Local.Latency < 0 || c.Local.Latency > maxLatency:
+		return fmt.Errorf("--latency %s is out of range: give 0s to %s", c.Local.Latency, maxLatency)
 	}
 	return c.validateWorkers()
 }

@@ -49,6 +49,7 @@ var reasons = map[string]string{
 	"make nightly-proof": onItsOwn, "make nightly-race": onItsOwn,
 	"make release-snapshot": onItsOwn,
 	"make soak":             onItsOwn, "make test": onItsOwn, "make deploy": "without --dry-run " + keepsNothing,
+	"make rehome": "without --dry-run " + keepsNothing,
 }
 
 // runnable are the names of the commands that TestDocumentedCommandsRun runs, unless a
@@ -63,6 +64,7 @@ var runnable = map[string]string{
 	"az vm show":                         `^$`, // nor an identity here
 	"az vm simulate-eviction":            `^$`,
 	"make deploy DEPLOY_FLAGS=--dry-run": `az deployment group create`,
+	"make rehome REHOME_FLAGS=--dry-run": `az vmss scale`,
 	"make evict":                         `\$ az vm simulate-eviction --resource-group spotworker --name spotworker-spot_`,
 }
 
