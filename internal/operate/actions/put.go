@@ -14,7 +14,7 @@ func NotPut(r client.PutResult) error {
 	case isUnknownKind, errors.Is(r.Err, client.ErrOtherGroup), errors.Is(r.Err, client.ErrNotFinished):
 		return fmt.Errorf("job %s was not enqueued: %w", r.ID, r.Err)
 	case errors.Is(r.Err, client.ErrOtherWork):
-		return fmt.Errorf("job %s was not enqueued; give it another id: %w", r.ID, r.Err)
+		return fmt.Errorf("job %s was not enqueued; give it another id, or run this one again with --again: %w", r.ID, r.Err)
 	}
 	return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", r.ID, r.Err)
 }
