@@ -20,7 +20,7 @@ func (t *Tail) Write(line []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.text = append(t.text, line...)
 	if len(t.text) > 2*TailSize { // seldom, so that a line is not moved each time
-		t.text = append(t.text[:0], t.text[len(t.text)-TailSize:]...)
+		t.text = append(t.text[:0], lastLines(t.text)...)
 	}
 	return len(line), nil
 }
@@ -35,7 +35,11 @@ func (t *Tail) String() string {
 	if len(t.text) <= TailSize {
 		return string(t.text)
 	}
-	end := t.text[len(t.text)-TailSize:]
-	_, lines, _ := bytes.Cut(end, []byte("\n"))
-	return string(lines)
+	return string(lastLines(t.text))
+}
+
+// lastLines returns the whole lines within the last TailSize bytes of a longer text.
+func lastLines(text []byte) []byte {
+	_, lines, _ := bytes.Cut(text[len(text)-TailSize:], []byte("\n"))
+	return lines
 }

@@ -18,6 +18,9 @@ func TestTail(t *testing.T) {
 	const lines = 5000
 	for i := range lines {
 		log.Info("line", "n", i)
+		if got := tail.String(); !strings.HasPrefix(got, `{"time"`) {
+			t.Fatalf("after %d lines the end begins with %.40q", i, got)
+		}
 	}
 	closeLog()
 	got := tail.String()
