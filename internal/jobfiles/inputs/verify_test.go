@@ -3,7 +3,6 @@ package inputs
 import (
 	"bytes"
 	"encoding/base64"
-	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 

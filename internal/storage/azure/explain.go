@@ -58,7 +58,7 @@ func IsSignIn(err error) bool {
 var roleCodes = []string{"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}
 
 func explain(err error, role string) string {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // of the error itself
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var texts, explained []string
 		for _, one := range all.Unwrap() {
 			texts, explained = append(texts, one.Error()), append(explained, explain(one, role))
