@@ -41,7 +41,8 @@ func TestAttach(t *testing.T) {
 	if err := spec.Validate(); err != nil {
 		t.Error(err)
 	}
-	for name, err := range map[string]error{"": attach(filepath.Join(dir, "none"), ""), "../up": attach(script, "../up"), "again": attach(script, "again")} {
+	for name, err := range map[string]error{"": attach(filepath.Join(dir, "none"), ""), "../up": attach(script, "../up"),
+		"again": attach(script, "again")} {
 		if err == nil || len(spec.Inputs) != 3 {
 			t.Errorf("Attach as %q = %v with inputs %v, want an error", name, err, spec.Inputs)
 		}

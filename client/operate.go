@@ -234,7 +234,8 @@ func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 func (o CleanOptions) check() error {
 	for _, s := range o.Status {
 		if s != StatusDone && s != StatusCancelled {
-			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were dead-lettered", s)
+			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were "+
+				"dead-lettered", s)
 		}
 	}
 	return nil

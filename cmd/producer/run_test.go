@@ -163,7 +163,8 @@ func TestRunMany(t *testing.T) {
 	for i := range 50 {
 		all.Go(func() {
 			n := strconv.Itoa(i)
-			got := produce("run", "-q", "--with", "tools", "--with", "a b=in/b", "--", "sh", "-c", `cd tools && ./link "$1" && wc -c <../in/b && test -d empty`, "", n)
+			got := produce("run", "-q", "--with", "tools", "--with", "a b=in/b", "--", "sh", "-c",
+				`cd tools && ./link "$1" && wc -c <../in/b && test -d empty`, "", n)
 			if want := "tool " + n + " empty link tool\n5242880\n"; got != (ran{out: want}) {
 				t.Errorf("run = %+v, want %q", got, want)
 			}
@@ -262,7 +263,8 @@ func TestRunInterrupted(t *testing.T) {
 	awaitThat(t, "the command works", func() bool { _, err := os.Stat(ready); return err == nil })
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitCancelled || !strings.Contains(errs.String(), "was cancelled: Ctrl-C in producer run") {
+	if code := cmd.ProcessState.ExitCode(); code != exitCancelled || !strings.Contains(errs.String(),
+		"was cancelled: Ctrl-C in producer run") {
 		t.Errorf("exit code = %d, %s, want %d", code, errs.String(), exitCancelled)
 	}
 	log.Until(t, "job was cancelled; stopping it")

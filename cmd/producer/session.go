@@ -53,7 +53,8 @@ func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 func specOf(s producer.Spec) client.Spec {
 	out := client.Spec{
 		Where: s.Where, ID: s.ID, Kind: s.Kind, Inputs: s.Inputs, Delay: s.Delay, Deadline: s.Deadline,
-		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Estimate: s.Estimate, OnDemand: s.OnDemand, Urgent: s.Urgent, Group: s.Group,
+		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Estimate: s.Estimate, OnDemand: s.OnDemand, Urgent: s.Urgent,
+		Group: s.Group,
 	}
 	switch data, _ := s.Payload.Inline(); {
 	case s.Payload.IsJSON():

@@ -332,7 +332,8 @@ func (c *outputsCommand) none(p *printer) error {
 type downloaded struct{ files, bytes atomic.Int64 }
 
 // fetch downloads the selected outputs of a job into a folder, and returns their number.
-func (c *outputsCommand) fetch(ctx context.Context, deployment *client.Client, id, folder string, all *downloaded) (selected int, err error) {
+func (c *outputsCommand) fetch(ctx context.Context, deployment *client.Client, id, folder string, all *downloaded) (selected int,
+	err error) {
 	selected, err = deployment.Download(ctx, id, folder, client.DownloadOptions{
 		Select: c.selects,
 		Done: func(_ client.Output, n int64) {

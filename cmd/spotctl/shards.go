@@ -67,7 +67,8 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if !queues.Jobs.Exists {
-		return fmt.Errorf("there is no queue %s: check --account, --prefix and --queue; the deployment and the next put create it", queues.Jobs.Name)
+		return fmt.Errorf("there is no queue %s: check --account, --prefix and --queue; the deployment and the next put create it",
+			queues.Jobs.Name)
 	}
 	workers, workersErr := overview.Workers(ctx, deployment)
 	if !s.printer.json {

@@ -81,7 +81,8 @@ var limits = []limit{
 	{"modules/autoscale.bicep", "timeAggregation", exactly("'Average'"), autoscaleTable + ": Total would add up one depth many times"},
 	{"modules/autoscale.bicep", "metricName", oneOf("'ApproximateMessageCount'", "'"+push.DepthMetric+"'"), "what workers publish"},
 	{"modules/autoscale.bicep", "metricNamespace", exactly("'" + push.DepthNamespace + "'"), "what workers publish"},
-	{"modules/autoscale.bicep", "{ DimensionName", exactly("'" + push.DepthDimension + "', Operator: 'Equals', Values: queueNames }"), "what workers publish"},
+	{"modules/autoscale.bicep", "{ DimensionName", exactly("'" + push.DepthDimension + "', Operator: 'Equals', Values: queueNames }"),
+		"what workers publish"},
 	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
 
 	{"modules/no-workers-alert.bicep", "windowSize", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 1440, 2880), logAlertPage},

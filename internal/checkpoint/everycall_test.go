@@ -82,7 +82,8 @@ func (b *rig) effect(t *testing.T) string {
 		return "no record"
 	}
 	r := b.read(t)
-	return fmt.Sprintf("%s generation %d, %d failures, %d of %d interruptions, %q at %g, state %d in %d of version %d: %s", r.Status, r.Generation, r.FailuresTotal, r.Breaks, r.Interruptions, r.Reason,
+	return fmt.Sprintf("%s generation %d, %d failures, %d of %d interruptions, %q at %g, state %d in %d of version %d: %s", r.Status,
+		r.Generation, r.FailuresTotal, r.Breaks, r.Interruptions, r.Reason,
 		r.Fraction, r.StateSize, r.StateBlocks, r.StateVersion, summary(b.body(t)))
 }
 

@@ -79,7 +79,8 @@ func TestMeets(t *testing.T) {
 func TestWaitFor(t *testing.T) {
 	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	for ago, want := range map[time.Duration]time.Duration{
-		-time.Hour: minWait, 0: minWait, 20 * time.Second: minWait, 24 * time.Second: 6 * time.Second, 20 * time.Minute: maxWait, 1000 * time.Hour: maxWait,
+		-time.Hour: minWait, 0: minWait, 20 * time.Second: minWait, 24 * time.Second: 6 * time.Second, 20 * time.Minute: maxWait,
+		1000 * time.Hour: maxWait,
 	} {
 		if got := waitFor(noon.Add(-ago), noon); got != want {
 			t.Errorf("waitFor after %s = %s, want %s", ago, got, want)

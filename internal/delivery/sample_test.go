@@ -35,7 +35,8 @@ func TestWorkersOfASample(t *testing.T) {
 		f.sampled = Sample{at: at, Workers: []presence.Listed{{Presence: p, Age: row.age}}}
 		taking, idle, since := f.Taking("jobs")
 		if taking != row.peers || idle != row.idle || !since.Equal(at) || f.Working() != row.working {
-			t.Errorf("%s: %d take, %d idle at %s, %d working; want %d, %d at %s, %d", name, taking, idle, since, f.Working(), row.peers, row.idle, at,
+			t.Errorf("%s: %d take, %d idle at %s, %d working; want %d, %d at %s, %d", name, taking, idle, since, f.Working(), row.peers,
+				row.idle, at,
 				row.working)
 		}
 		if peers, others := f.sampled.Peers("jobs", true), f.sampled.Peers("jobs", false); peers != row.peers || others != row.others {

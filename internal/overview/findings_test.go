@@ -98,10 +98,12 @@ func TestIncidentsAreNamed(t *testing.T) {
 			"storage refuses for now (429, 503) up to 50% of the calls of 1 of 1 worker"},
 		"a container is gone": {[]client.Worker{with(client.Findings{Calls: 10, FailedCalls: 5, MissingCalls: 5})},
 			"storage has no queue or container for (404) up to 50% of"},
-		"an outage": {[]client.Worker{with(client.Findings{Calls: 10, FailedCalls: 5})}, "storage does not answer, or answers with an error to up to 50%"},
+		"an outage": {[]client.Worker{with(client.Findings{Calls: 10, FailedCalls: 5})},
+			"storage does not answer, or answers with an error to up to 50%"},
 		"blind": {[]client.Worker{trouble(client.Trouble{Blind: 7 * time.Second}), {}},
 			"1 of 2 workers get no answer of the metadata service, so that an eviction comes without notice"},
-		"a wrong clock": {[]client.Worker{trouble(client.Trouble{Clock: -10 * time.Minute})}, "1 of 1 workers have a clock that differs by more than 30s"},
+		"a wrong clock": {[]client.Worker{trouble(client.Trouble{Clock: -10 * time.Minute})},
+			"1 of 1 workers have a clock that differs by more than 30s"},
 		"a full disk": {[]client.Worker{trouble(client.Trouble{ScratchFree: 4, ScratchSize: 100})},
 			"1 of 1 workers have less than 5 % free in --scratch"},
 		"a broken GPU": {[]client.Worker{trouble(client.Trouble{GPUs: "1 (Tesla T4): nvidia-smi says: GPU is lost"}), {}},
@@ -109,18 +111,22 @@ func TestIncidentsAreNamed(t *testing.T) {
 		"all is well":   {[]client.Worker{trouble(client.Trouble{Clock: time.Second, ScratchFree: 5, ScratchSize: 100, Crashes: 1})}, ""},
 		"exposed":       {[]client.Worker{trouble(client.Trouble{Exposed: "127.0.0.1:3080"})}, "1 of 1 workers start no program"},
 		"two of a name": {[]client.Worker{trouble(client.Trouble{Rival: "b"})}, "1 of 1 workers share their name with another living worker"},
-		"a crash loop":  {[]client.Worker{trouble(client.Trouble{Crashes: 2})}, "1 of 1 workers crashed several times in a row soon after their start: vmss_0-"},
-		"a silent VM":   {[]client.Worker{silent, {}}, "1 worker is silent (vmss_0-0123abcd-0): dead, crashing at the start, or without network"},
+		"a crash loop": {[]client.Worker{trouble(client.Trouble{Crashes: 2})},
+			"1 of 1 workers crashed several times in a row soon after their start: vmss_0-"},
+		"a silent VM": {[]client.Worker{silent, {}}, "1 worker is silent (vmss_0-0123abcd-0): dead, crashing at the start, or without network"},
 		"a renamed kind": {[]client.Worker{kinds("a", "rendr"), kinds("a", "render"), kinds("a", "render")},
 			`worker vmss_0-0123abcd-0 alone has kind "rendr", and lacks kind "render"`},
-		"another size":       {[]client.Worker{{Kinds: []string{"gpu"}, VMSize: "N"}, kinds("render"), kinds("render")}, ""},
-		"an update begins":   {[]client.Worker{kinds("a", "b"), kinds("a"), kinds("a")}, ""},
-		"two halves":         {[]client.Worker{kinds("a"), kinds("b")}, ""},
-		"a circuit breaker":  {[]client.Worker{breaks(runs("a", 14, 5)), runs("a", 9, 0)}, "VM vmss_0 fails jobs of kind a: 5 of 19 runs in 10 min"},
-		"failures on one VM": {[]client.Worker{runs("a", 10, 7), runs("a", 5, 0)}, "kind a fails: 7 of 22 runs in 10 min, 7 of them on VM vmss_0 (spotctl"},
-		"on both":            {[]client.Worker{breaks(runs("a", 14, 2)), breaks(runs("a", 9, 2))}, ""},
+		"another size":     {[]client.Worker{{Kinds: []string{"gpu"}, VMSize: "N"}, kinds("render"), kinds("render")}, ""},
+		"an update begins": {[]client.Worker{kinds("a", "b"), kinds("a"), kinds("a")}, ""},
+		"two halves":       {[]client.Worker{kinds("a"), kinds("b")}, ""},
+		"a circuit breaker": {[]client.Worker{breaks(runs("a", 14, 5)), runs("a", 9, 0)},
+			"VM vmss_0 fails jobs of kind a: 5 of 19 runs in 10 min"},
+		"failures on one VM": {[]client.Worker{runs("a", 10, 7), runs("a", 5, 0)},
+			"kind a fails: 7 of 22 runs in 10 min, 7 of them on VM vmss_0 (spotctl"},
+		"on both": {[]client.Worker{breaks(runs("a", 14, 2)), breaks(runs("a", 9, 2))}, ""},
 		"lost work": {[]client.Worker{drained(64 * time.Second), drained(30 * time.Second), drained(time.Second)},
-			"2 workers lost 1m34s of work at a hand-over in the last hour (vmss_0-0123abcd-0, vmss_1-0123abcd-0), up to 1m4s each: jobs did not save"},
+			"2 workers lost 1m34s of work at a hand-over in the last hour (vmss_0-0123abcd-0, vmss_1-0123abcd-0), up to 1m4s each: jobs did " +
+				"not save"},
 		"little work": {[]client.Worker{drained(29 * time.Second)}, ""},
 	} {
 		s := fleet(row.workers...)
@@ -136,7 +142,8 @@ func TestIncidentsAreNamed(t *testing.T) {
 func TestRestartedWorker(t *testing.T) {
 	for ran, want := range map[time.Duration]bool{5 * time.Minute: true, time.Minute: false} {
 		s := fleet(client.Worker{StartedAt: noon, Ran: ran, Age: 10 * time.Second, Kinds: []string{"a"}, Queues: []string{"jobs"}})
-		j := client.Job{ID: "j", Kind: "a", Status: client.StatusRunning, Owner: s.Workers[0].Name, ReadAt: noon, Fraction: 0.5, RunTime: time.Hour,
+		j := client.Job{ID: "j", Kind: "a", Status: client.StatusRunning, Owner: s.Workers[0].Name, ReadAt: noon, Fraction: 0.5,
+			RunTime:   time.Hour,
 			UpdatedAt: noon.Add(-2 * time.Minute)}
 		s.Jobs.Running = []client.Job{j}
 		if got := s.withoutWorker() == 0; got != want {

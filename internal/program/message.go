@@ -133,7 +133,7 @@ func lookUp(f *folder, name string, environment []string) (string, error) {
 			list = text
 		}
 	}
-	last := error(fs.ErrNotExist)
+	last := fs.ErrNotExist
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {
 			continue // as Go does: a file of the working folder is named as ./NAME

@@ -91,12 +91,14 @@ func TestMessageFailure(t *testing.T) {
 		permanent bool
 		text      string
 	}{
-		"exit":           {sh("echo out; echo err >&2; exit 3"), 3, false, "the end of its standard error: err"},
-		"signal":         {sh("echo out; kill -SEGV $$"), 139, false, "ended by signal SIGSEGV (exit code 139)"},
-		"kill":           {sh("echo out; kill -9 $$"), 137, false, "(exit code 137)"},
-		"not found":      {command.Command{Argv: []string{"no-such-program"}}, 127, true, "there is no program no-such-program in the PATH of this VM"},
-		"path not found": {command.Command{Argv: []string{"./none"}}, 127, true, "there is no program ./none on this VM or in the job's working folder"},
-		"no program":     {notProgram, 126, true, "./data is not executable"},
+		"exit":   {sh("echo out; echo err >&2; exit 3"), 3, false, "the end of its standard error: err"},
+		"signal": {sh("echo out; kill -SEGV $$"), 139, false, "ended by signal SIGSEGV (exit code 139)"},
+		"kill":   {sh("echo out; kill -9 $$"), 137, false, "(exit code 137)"},
+		"not found": {command.Command{Argv: []string{"no-such-program"}}, 127, true,
+			"there is no program no-such-program in the PATH of this VM"},
+		"path not found": {command.Command{Argv: []string{"./none"}}, 127, true,
+			"there is no program ./none on this VM or in the job's working folder"},
+		"no program": {notProgram, 126, true, "./data is not executable"},
 		"its own PATH": {command.Command{Argv: []string{"sh"}, Environment: map[string]string{"PATH": "/nowhere:."}}, 127, true,
 			"there is no program sh"},
 	} {
@@ -117,7 +119,8 @@ func TestMessageFailure(t *testing.T) {
 
 // TestMessageRefused: a message that must not run is poison with its reason.
 func TestMessageRefused(t *testing.T) {
-	b, plain := setup(t), Kind{Name: "plain", FromMessage: true, Environment: map[string]string{"OMP_NUM_THREADS": "1"}, Pass: []string{"HTTPS_PROXY"}}
+	b, plain := setup(t), Kind{Name: "plain", FromMessage: true, Environment: map[string]string{"OMP_NUM_THREADS": "1"},
+		Pass: []string{"HTTPS_PROXY"}}
 	k := MessageKind("command")
 	file := func(f command.File) command.Command {
 		return command.Command{Argv: []string{"sh"}, Files: []command.File{f}}
@@ -236,7 +239,8 @@ func TestPlacedFiles(t *testing.T) {
 	if err := errors.Join(err, stream.Close(), packed.Close()); err != nil {
 		t.Fatal(err)
 	}
-	files := []job.InputFile{{Name: "i", File: filepath.Join(from, "i")}, {Name: "packed", File: packed.Name()}, {Name: "other", File: filepath.Join(from, "i")}}
+	files := []job.InputFile{{Name: "i", File: filepath.Join(from, "i")}, {Name: "packed", File: packed.Name()}, {Name: "other",
+		File: filepath.Join(from, "i")}}
 	c := sh(`bin/link x; ls -A . bin; cat bin/tool/note sub/data inputs/other; [ -x sub/data ] || echo plain; [ -w sub/data ] && echo mine`)
 	c.Files = []command.File{
 		{Input: "packed", Path: "bin", Folder: true}, {Input: "packed", Path: ".", Folder: true}, {Input: "i", Path: "sub/data"},
@@ -254,7 +258,8 @@ func TestPlacedFiles(t *testing.T) {
 	c = sh("cat sub/data")
 	c.Files = []command.File{{Input: "i", Path: "sub/data"}}
 	state := writableForAll(t)
-	if err := errors.Join(os.Mkdir(filepath.Join(state, "sub"), 0o755), os.WriteFile(filepath.Join(state, "sub", "data"), []byte("saved"), 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(state, "sub"), 0o755), os.WriteFile(filepath.Join(state, "sub", "data"), []byte("saved"),
+		0o644)); err != nil {
 		t.Fatal(err)
 	}
 	if index, err = archive.Scan(t.Context(), state, roomy); err != nil {

@@ -66,7 +66,8 @@ func storyOf(j client.Job, lines []client.LogLine) (runs []run) {
 var outcomes = map[string]string{
 	"done": "done", "evicted": "evicted: handed over before its VM went",
 	"interrupted": "handed over: its worker stopped, was drained, or the job took a break",
-	"failed":      "failed, and is tried again", "poison": "dead-lettered", "cancelled": "cancelled", "lost": "its worker died, or lost the job",
+	"failed":      "failed, and is tried again", "poison": "dead-lettered", "cancelled": "cancelled",
+	"lost":  "its worker died, or lost the job",
 	"ended": "ended",
 }
 

@@ -36,7 +36,8 @@ func TestServiceRefuses(t *testing.T) {
 		"a time":              {[]string{"install", "--environment-file", slow}, "SPOTWORKER_DRAIN_BUDGET"},
 	} {
 		var out bytes.Buffer
-		err := runSystem(Options{Arguments: append([]string{"service"}, row.args...)}, "worker service", serviceDescription, &serviceFlags{}, &out)
+		err := runSystem(Options{Arguments: append([]string{"service"}, row.args...)}, "worker service", serviceDescription, &serviceFlags{},
+			&out)
 		if err == nil || cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, exit code %d, want a configuration error about %q", name, err, cli.Code(err), row.want)
 		}

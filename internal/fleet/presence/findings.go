@@ -215,7 +215,8 @@ func (t Trouble) ScratchIsFull() bool { return t.ScratchSize > 0 && 20*t.Scratch
 func (t Trouble) format() string {
 	fields := map[string]string{"rival": t.Rival, "broken": t.Broken, "exposed": t.Exposed, "gpus": t.GPUs}
 	for name, n := range map[string]int64{
-		"blind": int64(t.Blind.Seconds()), "clock": int64(t.Clock.Seconds()), "free": t.ScratchFree, "size": t.ScratchSize, "crashes": int64(t.Crashes),
+		"blind": int64(t.Blind.Seconds()), "clock": int64(t.Clock.Seconds()), "free": t.ScratchFree, "size": t.ScratchSize,
+		"crashes": int64(t.Crashes),
 	} {
 		if n != 0 {
 			fields[name] = strconv.FormatInt(n, 10)

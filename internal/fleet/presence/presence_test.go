@@ -155,7 +155,8 @@ func TestMetadata(t *testing.T) {
 			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444" +
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
-			"control": "7", "asked": "drain", "depths": "a1b2c3d4", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
+			"control": "7", "asked": "drain", "depths": "a1b2c3d4", "slots": "4,1200.0,60.0,1140.0,0.0",
+			"recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
 			"unlike": "render=2", "toolarge": "train/8=3", "gpus": "4", "offers": "0%2C1a%202b",
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,9,1,2,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&lost=1m4s&reason=evicted" +

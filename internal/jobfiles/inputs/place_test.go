@@ -57,14 +57,15 @@ func TestBadPlans(t *testing.T) {
 		inputs []job.Input
 		want   string
 	}{
-		"two of one name":       {[]job.Input{data(job.Input{Blob: "a"}), data(job.Input{Blob: "folder/a"})}, `would both be the file "a"`},
-		"a file and a folder":   {[]job.Input{data(job.Input{Blob: "a", To: "x"}), data(job.Input{Blob: "a", To: "x/y"})}, "needs a folder"},
-		"an empty manifest":     {[]job.Input{data(job.Input{Manifest: "empty-list"})}, "names no inputs"},
-		"a bad line":            {[]job.Input{data(job.Input{Manifest: "bad-list"})}, `line 2: unknown field "blbo"`},
-		"a manifest of a list":  {[]job.Input{data(job.Input{Manifest: "nested-list"})}, "names another manifest"},
-		"a large manifest":      {[]job.Input{data(job.Input{Manifest: "large-list"})}, "at most 16777216 are allowed"},
-		"the deployment's own":  {[]job.Input{{Container: "spotworker-jobs"}}, "inputs cannot come from there"},
-		"an account by address": {[]job.Input{{Account: "https://127.0.0.1", Container: "data"}}, "container https://127.0.0.1/data is not one that jobs may take inputs from"},
+		"two of one name":      {[]job.Input{data(job.Input{Blob: "a"}), data(job.Input{Blob: "folder/a"})}, `would both be the file "a"`},
+		"a file and a folder":  {[]job.Input{data(job.Input{Blob: "a", To: "x"}), data(job.Input{Blob: "a", To: "x/y"})}, "needs a folder"},
+		"an empty manifest":    {[]job.Input{data(job.Input{Manifest: "empty-list"})}, "names no inputs"},
+		"a bad line":           {[]job.Input{data(job.Input{Manifest: "bad-list"})}, `line 2: unknown field "blbo"`},
+		"a manifest of a list": {[]job.Input{data(job.Input{Manifest: "nested-list"})}, "names another manifest"},
+		"a large manifest":     {[]job.Input{data(job.Input{Manifest: "large-list"})}, "at most 16777216 are allowed"},
+		"the deployment's own": {[]job.Input{{Container: "spotworker-jobs"}}, "inputs cannot come from there"},
+		"an account by address": {[]job.Input{{Account: "https://127.0.0.1", Container: "data"}},
+			"container https://127.0.0.1/data is not one that jobs may take inputs from"},
 	} {
 		b.counted()
 		_, err := fetch(t, b.fetcher(t, nil), row.inputs...)

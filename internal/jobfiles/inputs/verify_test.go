@@ -3,7 +3,6 @@ package inputs
 import (
 	"bytes"
 	"encoding/base64"
-	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
+	"github.com/spotworker/spotworker/internal/telemetry/observe"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -83,7 +83,8 @@ func TestChangedEntry(t *testing.T) {
 				t.Errorf("%s: %s has %d bytes that begin with %.10q, want what was put", what, name, len(got[name]), got[name])
 			}
 		}
-		if a, c, d := b.took(observe.InputFetched), b.took(observe.InputCached), b.took(observe.InputChanged); a != fetched || c != cached || d != changed {
+		if a, c, d := b.took(observe.InputFetched), b.took(observe.InputCached), b.took(observe.InputChanged); a != fetched || c != cached ||
+			d != changed {
 			t.Errorf("%s: %d fetched, %d cached, %d changed, want %d, %d, %d", what, a, c, d, fetched, cached, changed)
 		}
 		if err := held.Close(); err != nil {

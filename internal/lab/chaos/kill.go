@@ -123,7 +123,8 @@ const matchingCalls = 4
 
 // drawCalls draws which calls match.
 func drawCalls(random *rand.Rand) func(stage.Call) bool {
-	wanted := []stage.Operation{stage.RecordWrite, stage.RecordWrite, stage.MessageDelete, stage.MessageUpdate, stage.MessageClaim, stage.OtherCall}[random.IntN(6)]
+	wanted := []stage.Operation{stage.RecordWrite, stage.RecordWrite, stage.MessageDelete, stage.MessageUpdate, stage.MessageClaim,
+		stage.OtherCall}[random.IntN(6)]
 	return func(c stage.Call) bool { return wanted == stage.OtherCall || c.Operation == wanted }
 }
 

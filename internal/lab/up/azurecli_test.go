@@ -163,7 +163,8 @@ func TestAzureCLIStaysHere(t *testing.T) {
 	s := script(t)
 	s.run(nil, "vm", "list")
 	want := strings.Join([]string{
-		filepath.Join(s.folder, "azure"), filepath.Join(s.folder, "ca.pem"), "http://127.0.0.1:1", "localhost,127.0.0.1", s.local.ConnectionString,
+		filepath.Join(s.folder, "azure"), filepath.Join(s.folder, "ca.pem"), "http://127.0.0.1:1", "localhost,127.0.0.1",
+		s.local.ConnectionString,
 	}, " ")
 	for _, got := range s.recorded("environment") {
 		if got != want {

@@ -53,7 +53,8 @@ func (e *entry) appendHeader(to []byte, at int64) ([]byte, error) {
 }
 
 func (e *entry) appendCommented(to []byte, comment string) ([]byte, error) {
-	h := &tar.Header{Typeflag: e.kind, Name: e.path, Linkname: e.target, Size: e.size, Mode: fileMode, Format: tar.FormatPAX, ModTime: e.modified}
+	h := &tar.Header{Typeflag: e.kind, Name: e.path, Linkname: e.target, Size: e.size, Mode: fileMode, Format: tar.FormatPAX,
+		ModTime: e.modified}
 	switch {
 	case e.kind == tar.TypeDir:
 		h.Name, h.Mode = e.path+"/", execMode

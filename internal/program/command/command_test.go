@@ -27,7 +27,8 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("x", maxText+1)
 	for text, want := range map[string]string{
-		``: "it is not JSON", `[]`: "it is no JSON object", `{}`: "argv is empty", `{"argv":[]}`: "argv is empty", `{"argv":[""]}`: "argv is empty",
+		``: "it is not JSON", `[]`: "it is no JSON object", `{}`: "argv is empty", `{"argv":[]}`: "argv is empty",
+		`{"argv":[""]}`: "argv is empty",
 		`{"argv":null}`: "argv is empty", `{"argv":"sh"}`: "field argv is a JSON string", `{"argv":["a",1]}`: "is a JSON number",
 		`{"ARGV":["a"]}`: `field "ARGV" is not known`, `{"argv":["a"],"argv":["b"]}`: "given twice", `{"argv":["a"]} x`: "it is not JSON",
 		`{"argv":["a"],"shell":true}`: `field "shell" is not known`, `{"argv":["a\u0000b"]}`: "argument 0 of the command has a NUL",

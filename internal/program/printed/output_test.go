@@ -59,8 +59,10 @@ func TestLastWords(t *testing.T) {
 		end          string // of standard error
 		kept, logged []string
 	}{
-		"a bar":             {[]string{"\r10%", "\r20%\r30%", "\rERROR: late\n"}, "ERROR: late", []string{"10%\r", "30%\r", "ERROR: late"}, []string{"ERROR: late"}},
-		"a bar that ends":   {[]string{"10%\r20%\r", "   \r", "\n", "a\n"}, "20%\na", []string{"20%\r", "20%\r", "20%", "a"}, []string{"20%", "a"}},
+		"a bar": {[]string{"\r10%", "\r20%\r30%", "\rERROR: late\n"}, "ERROR: late", []string{"10%\r", "30%\r", "ERROR: late"},
+			[]string{"ERROR: late"}},
+		"a bar that ends": {[]string{"10%\r20%\r", "   \r", "\n", "a\n"}, "20%\na", []string{"20%\r", "20%\r", "20%", "a"}, []string{"20%",
+			"a"}},
 		"a bar to the end":  {[]string{"a\n10%\r20%\r"}, "a\n20%", []string{"a", "20%\r", "20%"}, []string{"a", "20%"}},
 		"line feeds of DOS": {[]string{"a\r\nb\r\n\r\n"}, "a\nb", []string{"a", "b", ""}, []string{"a", "b"}},
 		"a long line": {[]string{"first " + long + " last\n"}, plaintext.Middle("first "+long+" last", tailBytes),

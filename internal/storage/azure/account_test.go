@@ -78,7 +78,8 @@ func TestPlainString(t *testing.T) {
 		}
 	}
 	account, err := Connect(AccountConfig{ConnectionString: "UseDevelopmentStorage=true;"})
-	if err != nil || account.blobs.URL() != "http://127.0.0.1:10000/"+emulatorAccount+"/" || account.queues.URL() != "http://127.0.0.1:10001/"+emulatorAccount+"/" {
+	if err != nil || account.blobs.URL() != "http://127.0.0.1:10000/"+emulatorAccount+"/" ||
+		account.queues.URL() != "http://127.0.0.1:10001/"+emulatorAccount+"/" {
 		t.Errorf("UseDevelopmentStorage=true: %v, want Azurite on this machine", err)
 	}
 }

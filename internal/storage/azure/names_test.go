@@ -10,9 +10,11 @@ func TestNamesFor(t *testing.T) {
 		prefix, queue string
 		want          Names
 	}{
-		{DefaultPrefix, "", Names{"spotworker-jobs", "spotworker-jobs-first", "spotworker-jobs-ondemand", "spotworker-jobs-poison", "spotworker-jobs",
+		{DefaultPrefix, "", Names{"spotworker-jobs", "spotworker-jobs-first", "spotworker-jobs-ondemand", "spotworker-jobs-poison",
+			"spotworker-jobs",
 			"spotworker-payloads", "spotworker-workers", "spotworker-control", "spotworker-outputs"}},
-		{"team1", "render", Names{"render", "render-first", "render-ondemand", "render-poison", "team1-jobs", "team1-payloads", "team1-workers", "team1-control",
+		{"team1", "render", Names{"render", "render-first", "render-ondemand", "render-poison", "team1-jobs", "team1-payloads",
+			"team1-workers", "team1-control",
 			"team1-outputs"}},
 	} {
 		if got, err := NamesFor(row.prefix, row.queue); got != row.want || err != nil {

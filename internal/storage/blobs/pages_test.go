@@ -124,7 +124,8 @@ func TestOddPages(t *testing.T) {
 		{"markers in a circle", func(_ context.Context, m string) (string, error) {
 			return xmlPage(map[string]string{"": "1", "1": "2", "2": "1"}[m], item("b"+m)), nil
 		}, -1, 4},
-		{"new markers for one page", func(context.Context, string) (string, error) { return xmlPage(strconv.Itoa(counted), item("a")), nil }, -1, 3},
+		{"new markers for one page", func(context.Context, string) (string, error) { return xmlPage(strconv.Itoa(counted), item("a")), nil },
+			-1, 3},
 		{"new markers and no blobs", func(context.Context, string) (string, error) { return xmlPage(strconv.Itoa(counted)), nil }, -1, mostEmpty +
 			2},
 	} {

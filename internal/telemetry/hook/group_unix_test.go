@@ -35,7 +35,7 @@ func TestProgramsProcessesEnd(t *testing.T) {
 	}
 
 	// A worker that is killed.
-	worker := exec.Command(os.Args[0]) //nolint:gosec // this test
+	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), killed+"="+path)
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,8 @@ func newPlatform(r registry) Platform {
 		unrecognised: r.counter("evictions_unrecognised_total",
 			"Events that may stop or pause a VM of this group while this VM's name was not known. All jobs were saved, none drained. "+
 				"Set --vm-name."),
-		acknowledgements: r.byWord(observe.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.",
+		acknowledgements: r.byWord(observe.Acknowledgements, "acknowledgements_total",
+			"Scheduled events that the worker acknowledged, or tried to.",
 			"result"),
 		drains: r.histograms("drain_duration_seconds",
 			"Time from the notice until no job was left, by the reason for the stop.", drainBuckets, "reason"),

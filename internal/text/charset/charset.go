@@ -14,7 +14,8 @@ import (
 // Text returns a text in UTF-8 without a byte order mark. Without one before it the text is
 // unchanged.
 func Text(data []byte) []byte {
-	if !bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) && !bytes.HasPrefix(data, []byte("\xff\xfe")) && !bytes.HasPrefix(data, []byte("\xfe\xff")) {
+	if !bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) && !bytes.HasPrefix(data, []byte("\xff\xfe")) && !bytes.HasPrefix(data,
+		[]byte("\xfe\xff")) {
 		return data
 	}
 	text, _, _ := transform.Bytes(unicode.BOMOverride(transform.Nop), data) // it replaces what is invalid

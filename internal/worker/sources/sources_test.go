@@ -35,7 +35,8 @@ func TestOnlyChangesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	settings := delivery.Settings{Stores: &deployment.Stores{Queue: shards.Main(), Jobs: shards}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	settings := delivery.Settings{Stores: &deployment.Stores{Queue: shards.Main(), Jobs: shards}, Log: slog.New(slog.NewTextHandler(&log,
+		nil))}
 	s := New(&settings, []Choice{Spot}, func(context.Context) error { return nil })
 	const change = "jobs are taken from another number of queues"
 	if err := s.Check(t.Context()); err != nil || len(s.Taken()) != 1 || strings.Contains(log.String(), change) {

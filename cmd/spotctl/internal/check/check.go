@@ -18,7 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
-// The results of the checks.
+// Finding is a result of a check.
 type Finding = overview.Finding
 
 // The levels of findings.

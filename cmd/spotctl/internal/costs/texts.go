@@ -16,7 +16,8 @@ var Texts = cli.Texts{
 	"about_sign_in":      "Sign in to Azure. With --no-sign-in only retail prices are asked for.",
 
 	"about_plan_sizes": "VM sizes to choose from. With --watch: the sizes that are deployed.",
-	"about_plan_watch": "Compare what is deployed, the sizes with --max-price in the first --region, with now. Ends with 2 if something should be changed, 0 if not, 1 if that " +
+	"about_plan_watch": "Compare what is deployed, the sizes with --max-price in the first --region, with now. Ends with 2 if something " +
+		"should be changed, 0 if not, 1 if that " +
 		"cannot be found out.",
 
 	"about_rates_currency": "Currency of the prices, a code of three letters. Without it that of --prices, or USD.",

@@ -31,18 +31,21 @@ func TestAgain(t *testing.T) {
 		stored        time.Duration // in memory before
 		left          time.Duration // in memory after; 0 for unchanged
 	}{
-		"poll":               {before: call(callPoll, 1, 2, 5000), after: call(callPoll, 1, 2, 3000)},
-		"poll for ever":      {before: call(callPoll, 1, 2, 1<<32-1), after: call(callPoll, 1, 2, 1<<32-1)},
-		"poll in a loop":     {before: call(callPoll, 1, 2, 2500), after: call(callPoll, 1, 2, 2500)},
-		"epoll":              {before: call(callEpollPwait, 1, 2, 3, 5000), after: call(callEpollPwait, 1, 2, 3, 3000)},
-		"sleep with a rest":  {before: call(callNanosleep, address, place), after: call(callNanosleep, place, place)},
-		"sleep without":      {before: call(callNanosleep, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
-		"clock":              {before: call(callClockNanosleep, 1, 0, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
-		"absolute":           {before: call(callClockNanosleep, 1, 1, address), after: call(callClockNanosleep, 1, 1, address), stored: 5 * time.Second},
-		"futex":              {before: call(callFutex, 9, 128, 7, address), after: call(callFutex, 9, 128, 7, address), stored: 5 * time.Second, left: 3 * time.Second},
+		"poll":              {before: call(callPoll, 1, 2, 5000), after: call(callPoll, 1, 2, 3000)},
+		"poll for ever":     {before: call(callPoll, 1, 2, 1<<32-1), after: call(callPoll, 1, 2, 1<<32-1)},
+		"poll in a loop":    {before: call(callPoll, 1, 2, 2500), after: call(callPoll, 1, 2, 2500)},
+		"epoll":             {before: call(callEpollPwait, 1, 2, 3, 5000), after: call(callEpollPwait, 1, 2, 3, 3000)},
+		"sleep with a rest": {before: call(callNanosleep, address, place), after: call(callNanosleep, place, place)},
+		"sleep without":     {before: call(callNanosleep, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
+		"clock":             {before: call(callClockNanosleep, 1, 0, address), after: call(callPoll, 0, 0, 3000), stored: 5 * time.Second},
+		"absolute": {before: call(callClockNanosleep, 1, 1, address), after: call(callClockNanosleep, 1, 1, address),
+			stored: 5 * time.Second},
+		"futex": {before: call(callFutex, 9, 128, 7, address), after: call(callFutex, 9, 128, 7, address),
+			stored: 5 * time.Second, left: 3 * time.Second},
 		"futex, absolute":    {before: call(callFutex, 9, 137, 7, address), after: call(callFutex, 9, 137, 7, address), stored: 5 * time.Second},
 		"futex without time": {before: call(callFutex, 9, 128, 7), after: call(callFutex, 9, 128, 7)},
-		"signal":             {before: call(callRtSigtimedwait, 9, 0, address), after: call(callRtSigtimedwait, 9, 0, address), stored: 5 * time.Second, left: 3 * time.Second},
+		"signal": {before: call(callRtSigtimedwait, 9, 0, address), after: call(callRtSigtimedwait, 9, 0, address),
+			stored: 5 * time.Second, left: 3 * time.Second},
 	} {
 		content := timespec(row.stored)
 		m := Memory{

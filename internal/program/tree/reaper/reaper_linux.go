@@ -195,7 +195,7 @@ func begin() (*reaper, error) {
 func (r *reaper) start(files []*os.File) (word string, err error) {
 	fds := make([]int, len(files))
 	for i, file := range files {
-		fds[i] = int(file.Fd()) //nolint:gosec // a descriptor
+		fds[i] = int(file.Fd())
 	}
 	conn, err := r.socket.SyscallConn()
 	if err != nil {

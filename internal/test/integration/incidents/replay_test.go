@@ -65,18 +65,21 @@ func TestIncidents(t *testing.T) {
 func TestDerivedIncidents(t *testing.T) {
 	const onset = 3 * time.Minute
 	for alert, more := range map[string][][2]string{
-		"SpotworkerOutOfMemory":    {{`spotworker_oom_kills_total{instance="spot_1"}`, "0+0x11 0+1x30"}},
-		"SpotworkerStorageMissing": {{`spotworker_storage_calls_total{instance="spot_1",service="blob",operation="PutBlob",status="missing"}`, "0+0x11 0+2x30"}},
-		"SpotworkerCrashLoop":      {{`spotworker_start_timestamp_seconds{instance="spot_1"}`, "1000+0x11 1200+15x30"}},
-		"SpotworkerWorkLost":       {{`spotworker_handler_seconds_total{instance="spot_9",kind="deaf",outcome="redone"}`, "0+0x11 64+32x30"}},
+		"SpotworkerOutOfMemory": {{`spotworker_oom_kills_total{instance="spot_1"}`, "0+0x11 0+1x30"}},
+		"SpotworkerStorageMissing": {{`spotworker_storage_calls_total{instance="spot_1",service="blob",operation="PutBlob",status="missing"}`,
+			"0+0x11 0+2x30"}},
+		"SpotworkerCrashLoop": {{`spotworker_start_timestamp_seconds{instance="spot_1"}`, "1000+0x11 1200+15x30"}},
+		"SpotworkerWorkLost":  {{`spotworker_handler_seconds_total{instance="spot_9",kind="deaf",outcome="redone"}`, "0+0x11 64+32x30"}},
 		"SpotworkerKindMissing": {{`spotworker_build_info{instance="spot_9"}`, "_x12 1+0x30"},
 			{`spotworker_breaker_open{instance="spot_9",kind="wrok"}`, "_x12 0+0x30"}},
 		"SpotworkerQueueGrows": {{`spotworker_queue_messages{instance="spot_1",queue="grown-jobs"}`, "0+0x11 0+60x30"}},
-		"SpotworkerCapacityGone": {{`spotworker_state{instance="a",state="process"}`, "1+0x11 stale"}, {`spotworker_state{instance="b",state="process"}`, "1+0x11 stale"},
+		"SpotworkerCapacityGone": {{`spotworker_state{instance="a",state="process"}`, "1+0x11 stale"},
+			{`spotworker_state{instance="b",state="process"}`, "1+0x11 stale"},
 			{`spotworker_state{instance="c",state="process"}`, "1+0x11 stale"},
 			{`spotworker_queue_oldest_message_age_seconds{instance="spot_1",queue="q-jobs"}`, "0+0x11 0+15x30"}},
 		"SpotworkerMachineFails": {{`spotworker_job_failures_total{instance="a",kind="x",class="error"}`, "0+0x11 0+1x30"},
-			{`spotworker_job_duration_seconds_count{instance="a",kind="x"}`, "0+0x42"}, {`spotworker_job_duration_seconds_count{instance="b",kind="x"}`, "0+2x42"},
+			{`spotworker_job_duration_seconds_count{instance="a",kind="x"}`, "0+0x42"},
+			{`spotworker_job_duration_seconds_count{instance="b",kind="x"}`, "0+2x42"},
 			{`spotworker_job_failures_total{instance="b",kind="x",class="error"}`, "0+0x42"}},
 	} {
 		t.Run(alert, func(t *testing.T) {

@@ -94,11 +94,13 @@ func TestProtocolHolds(t *testing.T) {
 func TestBrokenProtocolsAreRefuted(t *testing.T) {
 	const overOutcome = `assertion violated +\(? *!\(`
 	for _, s := range []search{
-		{name: "writes without a condition", quick: true, finds: "assertion violated", defines: []string{"WITHOUT_CONDITION", "FAULTS=1", "STOPS=0"}},
+		{name: "writes without a condition", quick: true, finds: "assertion violated", defines: []string{"WITHOUT_CONDITION", "FAULTS=1",
+			"STOPS=0"}},
 		{name: "a redelivery claims whatever message owns the record", finds: "acceptance cycle", liveness: true,
 			defines: []string{"ANY_OWNER", "FAULTS=0", "STOPS=0"}},
-		{name: "an unknown outcome is a success by the token alone", quick: true, finds: "assertion violated", defines: []string{"TOKEN_ALONE", "FAULTS=1",
-			"STOPS=0"}},
+		{name: "an unknown outcome is a success by the token alone", quick: true, finds: "assertion violated",
+			defines: []string{"TOKEN_ALONE", "FAULTS=1",
+				"STOPS=0"}},
 		{name: "a purge deletes the poison message without a look at the record", finds: "assertion violated",
 			defines: []string{"PURGE_BLIND", "FAULTS=0", "STOPS=0", "SINGLE", "NO_MOVE", "NO_OPERATOR", "POISON_DESK"}},
 		{name: "a message from before the job was put again may claim it", quick: true, finds: `assertion violated .*anew`,

@@ -63,7 +63,7 @@ func oldRemoval(t testing.TB) string {
 // run runs the go command for Windows, in the root of the module.
 func run(t testing.TB, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...) //nolint:gosec // packages that a test names
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = repository.Root(t)
 	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -121,7 +121,7 @@ func (w *Windows) server(path, flag string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, flag) //nolint:gosec // found above
+	cmd := exec.CommandContext(ctx, path, flag)
 	cmd.Env = w.environ()
 	// No pipe: the server would keep it open.
 	if err := cmd.Run(); err != nil && flag != "--kill" { // that fails if it has ended
@@ -141,7 +141,7 @@ func (w *Windows) environ() []string {
 // Command returns a command that runs a Windows program. A path of this system, or one
 // of Windows, names it.
 func (w *Windows) Command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(w.wine, append([]string{program}, args...)...) //nolint:gosec,noctx // ends with the Windows
+	cmd := exec.Command(w.wine, append([]string{program}, args...)...)
 	cmd.Env = w.environ()
 	cmd.Dir = w.prefix
 	return cmd

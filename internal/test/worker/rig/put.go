@@ -124,8 +124,9 @@ func (b *Bed) canceller() *operate.Canceller {
 func (b *Bed) Replay(fromScratch bool, ids ...string) {
 	b.T.Helper()
 	s := b.Connect(b.Transport(recorder.Operator))
-	tool := &operate.PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Queues: s.JobQueues, Payloads: s.Payloads, Records: s.Records,
-		Name: recorder.Operator}
+	tool := &operate.PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Queues: s.JobQueues, Payloads: s.Payloads,
+		Records: s.Records,
+		Name:    recorder.Operator}
 	replayed := 0
 	err := tool.Replay(b.T.Context(), operate.Selection{Names: ids}, fromScratch, func(o operate.Outcome) error {
 		if o.Action == operate.Replayed {

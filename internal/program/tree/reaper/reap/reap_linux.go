@@ -109,7 +109,7 @@ func start(files []int) (pid int, err error) {
 	if len(files) != 3 {
 		return 0, syscall.EBADMSG
 	}
-	command := os.NewFile(uintptr(files[2]), "command") //nolint:gosec // a descriptor
+	command := os.NewFile(uintptr(files[2]), "command")
 	var text strings.Builder
 	if _, err = io.Copy(&text, io.NewSectionReader(command, 0, math.MaxInt64)); err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ func start(files []int) (pid int, err error) {
 	}
 	runtime.KeepAlive(command)
 	return syscall.ForkExec(words[0], words[3:3+n], &syscall.ProcAttr{ //nolint:gosec // from the kinds file
-		Dir: words[1], Env: words[3+n:], Files: []uintptr{0, uintptr(files[0]), uintptr(files[1])}, //nolint:gosec // descriptors
+		Dir: words[1], Env: words[3+n:], Files: []uintptr{0, uintptr(files[0]), uintptr(files[1])},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 }
