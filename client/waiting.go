@@ -45,7 +45,7 @@ func (c *Client) Waiting(ctx context.Context) ([]Waiting, error) {
 	if err := c.readShards(ctx); err != nil {
 		return nil, c.failure(ctx, err, toRead)
 	}
-	queues := append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand)
+	queues := c.stores.JobQueues()
 	fronts := make([][]Waiting, len(queues))
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(countsAtOnce)
@@ -90,7 +90,7 @@ const startShown = 512
 // PayloadStart returns the start of a job's payload; ok is false if nothing shows it. A payload of more
 // than 48 KiB is in a blob until the job has ended. A smaller one is in the job's message alone: it is
 // found while that waits at the front of its queue, or of the poison queue, and not while the job runs.
-// It costs at most three calls, and none for a job that is done or cancelled.
+// It costs at most four calls, and none for a job that is done or cancelled.
 func (c *Client) PayloadStart(ctx context.Context, j Job) (p PayloadStart, ok bool, err error) {
 	e, ok, err := c.envelopeOf(ctx, j)
 	if !ok || err != nil {
@@ -122,7 +122,7 @@ func (c *Client) envelopeOf(ctx context.Context, j Job) (e queue.Envelope, ok bo
 		if err := c.readShards(ctx); err != nil {
 			return e, false, err
 		}
-		queues = []*queue.Queue{c.stores.Jobs.For(j.ID), c.stores.OnDemand}
+		queues = []*queue.Queue{c.stores.Jobs.For(j.ID), c.stores.First, c.stores.OnDemand}
 	case StatusPoison:
 		queues = []*queue.Queue{c.stores.Poison}
 	}

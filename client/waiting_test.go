@@ -18,7 +18,7 @@ import (
 func TestWaiting(t *testing.T) {
 	b := setup(t)
 	for _, spec := range []Spec{{ID: "a", Kind: "k"}, {ID: "b", Kind: "k", Group: "g"}, {ID: "later", Kind: "k", Delay: time.Hour},
-		{ID: "c", Kind: "k", OnDemand: true}} {
+		{ID: "c", Kind: "k", OnDemand: true}, {ID: "d", Kind: "k", Urgent: true}} {
 		if _, err := b.Put(t.Context(), spec); err != nil {
 			t.Fatal(err)
 		}
@@ -27,10 +27,10 @@ func TestWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := b.Waiting(t.Context())
-	jobs, onDemand := b.stores.Names.Queue, b.stores.Names.OnDemand
+	jobs, first, onDemand := b.stores.Names.Queue, b.stores.Names.First, b.stores.Names.OnDemand
 	want := []Waiting{{Queue: jobs, Place: 1, ID: "a", Kind: "k"}, {Queue: jobs, Place: 2, ID: "b", Kind: "k", Group: "g"},
-		{Queue: jobs, Place: 3}, {Queue: onDemand, Place: 1, ID: "c", Kind: "k"}}
-	if len(got) == 4 && len(got[2].ID) == 36 {
+		{Queue: jobs, Place: 3}, {Queue: first, Place: 1, ID: "d", Kind: "k"}, {Queue: onDemand, Place: 1, ID: "c", Kind: "k"}}
+	if len(got) == 5 && len(got[2].ID) == 36 {
 		got[2].ID = "" // of the message
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Waiting{}, "Waited")); err != nil || diff != "" {
@@ -44,7 +44,8 @@ func TestPayloadStart(t *testing.T) {
 	long := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
 	inputs := []job.Input{{Container: "data", Blob: "a.csv"}}
 	for _, spec := range []Spec{{ID: "small", Payload: map[string]int{"n": 1}}, {ID: "none"}, {ID: "large", Payload: long},
-		{ID: "with-inputs", Payload: long, Inputs: inputs}} {
+		{ID: "with-inputs", Payload: long, Inputs: inputs},
+		{ID: "urgent", Payload: 7, Urgent: true}} {
 		spec.Kind, spec.Group = "k", "g"
 		if _, err := b.Put(t.Context(), spec); err != nil {
 			t.Fatal(err)
@@ -78,6 +79,7 @@ func TestPayloadStart(t *testing.T) {
 		}
 	}
 	expect("waiting", "small", `{"n":1}`, 7, true)
+	expect("waiting", "urgent", "7", 1, true)
 	expect("waiting", "none", "", 0, true)
 	expect("waiting", "large", string(long[:512]), int64(len(long)), true)
 	expect("waiting", "with-inputs", string(long[:512]), int64(len(long)), true)

@@ -137,7 +137,7 @@ func (c *jobsCommand) waiting(ctx context.Context, s *session, deployment *clien
 		return err
 	}
 	s.printer.note("%d of the %d at the front of the queues; these have about %s messages with those that workers have", len(jobs), seen,
-		overview.Number(queues.Jobs.Messages+queues.OnDemand.Messages))
+		overview.Number(queues.Jobs.Messages+queues.First.Messages+queues.OnDemand.Messages))
 	return nil
 }
 
@@ -275,7 +275,7 @@ interrupted or failed and why, how far it is, what it has stored, and the last l
 a running job it also shows the progress in its worker's last heartbeat, which is written every 15 s
 and may be newer. For a job that waits it shows what it waits for, by the heartbeats of all workers.
 The start of its payload is shown while that is in a blob, or in a message at the front of a queue.
-It costs one call, and up to four more for a job that has not ended well.`
+It costs one call, and up to five more for a job that has not ended well.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
