@@ -41,7 +41,7 @@ works once, in one browser. To see it on another machine, forward the same port 
 With --read-only it is for a team: any address, no token, and never a button. Put a proxy before it that
 signs people in and names them in --user-header, as oauth2-proxy or Azure's built-in authentication
 (X-MS-CLIENT-PRINCIPAL-NAME) do. Requests without the header are refused. The proxy must be the only
-one that reaches the address: whoever else does can write any name.
+one that reaches the address: anyone else who does can write any name.
 
 With prices, as for cost, the page of costs shows money.
 

@@ -206,8 +206,8 @@ and max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 90s)
 > 1.05 * max by (queue) (spotworker_queue_messages{queue!~".+-poison"} offset 3m)
 and on () sum(max by (queue) (spotworker_queue_messages{queue!~".+-poison"}))
 > 600 * sum(rate(spotworker_delivery_outcomes_total{outcome="committed"}[3m]))`,
-			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes " +
-				"to clear",
+			Summary: "{{ $labels.queue }} has {{ $value }} more messages than 90 seconds ago, grew before that too, and takes over 10 minutes to " +
+				"clear",
 			Means: "Start more VMs, or look at why jobs take longer: spotctl status has run times and failures by kind.",
 		},
 		{

@@ -62,15 +62,18 @@ func (s *Storage) Connection() (azure.AccountConfig, error) {
 			", or --account and AZURE_CLIENT_ID")}
 	}
 	for _, given := range []struct{ flag, value, key string }{
-		{"account", c.Account, "AccountName"}, {"blob-endpoint", c.BlobEndpoint, "BlobEndpoint"}, {"queue-endpoint", c.QueueEndpoint,
-			"QueueEndpoint"},
+		{"account", c.Account, "AccountName"},
+		{"blob-endpoint", c.BlobEndpoint, "BlobEndpoint"},
+		{"queue-endpoint", c.QueueEndpoint, "QueueEndpoint"},
 	} {
+		if given.value == "" || c.ConnectionString == "" {
+			continue
+		}
 		is := azure.Setting(c.ConnectionString, given.key)
-		if given.value != "" && c.ConnectionString != "" && !strings.EqualFold(strings.TrimSuffix(is, "/"), strings.TrimSuffix(given.value,
-			"/")) {
-			return c, &ConfigError{fmt.Errorf("--%s is %q, and %s has %s %q: unset the variable, or leave the flag (%s_%s) out", given.flag,
-				given.value,
-				connectionStringVariable, given.key, is, envPrefix, strings.ToUpper(strings.ReplaceAll(given.flag, "-", "_")))}
+		if !strings.EqualFold(strings.TrimSuffix(is, "/"), strings.TrimSuffix(given.value, "/")) {
+			return c, &ConfigError{fmt.Errorf("--%s is %q, and %s has %s %q: unset the variable, or leave the flag (%s_%s) out",
+				given.flag, given.value, connectionStringVariable, given.key, is,
+				envPrefix, strings.ToUpper(strings.ReplaceAll(given.flag, "-", "_")))}
 		}
 	}
 	return c, nil

@@ -385,6 +385,14 @@ func TestClaimAfterAMoveThatFailed(t *testing.T) {
 	}
 }
 
+// TestStaysOnDemand: a job on the on-demand queue is started there, and stays there when it is released, however often it was
+// interrupted and whatever its deadline.
+func TestStaysOnDemand(t *testing.T) {
+	for _, reason := range []string{"", "it moved here"} { // of the last release
+		t.Run(reason, func(t *testing.T) { staysOnDemand(t, reason) })
+	}
+}
+
 func staysOnDemand(t *testing.T, reason string) {
 	t.Helper()
 	const m = time.Minute

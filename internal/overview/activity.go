@@ -202,8 +202,8 @@ func (v *VM) failsAlone(fleet map[string]client.KindActivity, breaks func(kind s
 	for _, k := range v.kinds() {
 		done, failed := fleet[k.Kind].Done-k.Done, fleet[k.Kind].Failed-k.Failed // elsewhere
 		nearlyAll := k.Failed >= failsFrom && k.Failed >= 4*k.Done && done > 0 && share(failed, done) <= 0.5
-		if nearlyAll || breaks(k.Kind) || activity.StandsOut(activity.Runs{Done: k.Done, Failed: k.Failed}, activity.Runs{Done: done,
-			Failed: failed}) {
+		here, elsewhere := activity.Runs{Done: k.Done, Failed: k.Failed}, activity.Runs{Done: done, Failed: failed}
+		if nearlyAll || breaks(k.Kind) || activity.StandsOut(here, elsewhere) {
 			fails = append(fails, k)
 		}
 	}

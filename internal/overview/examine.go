@@ -88,8 +88,8 @@ func (s *Snapshot) examine(did *Activity) (all []Finding) {
 	warn(s.lostWork()...)
 	if n := s.withoutWorker(); n > 0 {
 		all = append(all, Finding{Level: Warning, Check: reports, place: last, Text: count(n, "job is", "jobs are") +
-			" running by the records, on " +
-			"workers that are dead or have restarted: others get them when the visibility timeouts of their messages expire"})
+			" running by the records, on workers that are dead or have restarted: others get them when the visibility timeouts of their messages " +
+			"expire"})
 	}
 	if text := s.Jobs.Punctuality.String(); text != "" {
 		warn(text + ": spotctl jobs --at-risk")
@@ -162,8 +162,8 @@ func troubles(alive []client.Worker) []Finding {
 			"on the VM look at the worker's log, and at proxies and firewalls before the metadata service; if it stays, delete the VM"),
 		about("clocks of the workers", "they agree with the storage service's", func(w client.Worker) bool {
 			return trouble(w).ClockIsWrong()
-		}, "have a clock that differs by more than "+presence.ClockLimit.String()+" from the storage service's, which refuses them from 15 "+
-			"min on",
+		}, "have a clock that differs by more than "+presence.ClockLimit.String()+" from the storage service's, which refuses them from 15 min "+
+			"on",
 			"synchronise the clocks of these VMs, or delete the VMs"),
 		about("scratch folders", "they have room", func(w client.Worker) bool { return trouble(w).ScratchIsFull() },
 			"have less than 5 % free in --scratch, so that they hand jobs of programs to other machines",
@@ -245,10 +245,9 @@ func slowCalls(alive []client.Worker) []string {
 	if len(slow) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("storage is slow for %d of %s (%s): up to %s of their small calls took over 1 s in the last minute, "+
-		"where some "+
-		"10 ms are usual. Jobs start and end later, none is lost: compare SuccessE2ELatency and SuccessServerLatency of the account; the second "+
-		"is the service, the difference the network", len(slow), count(len(alive), "worker", "workers"), names(slow), Share(most))}
+	return []string{fmt.Sprintf("storage is slow for %d of %s (%s): up to %s of their small calls took over 1 s in the last minute, where "+
+		"some 10 ms are usual. Jobs start and end later, none is lost: compare SuccessE2ELatency and SuccessServerLatency of the account; the "+
+		"second is the service, the difference the network", len(slow), count(len(alive), "worker", "workers"), names(slow), Share(most))}
 }
 
 // failedCalls says which workers' calls storage does not serve, and why.
@@ -258,14 +257,12 @@ func failedCalls(alive []client.Worker) (all []string) {
 		calls       func(*client.Findings) int
 	}{
 		{"denies (401, 403)", "a role, the sign-in or the account's firewall; jobs are safe and wait. Compare the roles of the workers' " +
-			"identity " +
-			"with Storage Queue Data Contributor and Storage Blob Data Contributor; the log has missing_role",
+			"identity with Storage Queue Data Contributor and Storage Blob Data Contributor; the log has missing_role",
 			func(f *client.Findings) int { return f.DeniedCalls }},
 		{"has no queue or container for (404)", "one was deleted, or the prefix is wrong: spotctl status --check names it",
 			func(f *client.Findings) int { return f.MissingCalls }},
 		{"refuses for now (429, 503)", "calls come faster than the account or a queue takes them, or the service is in trouble. Jobs take " +
-			"longer, " +
-			"none is lost: look at the account's metric Transactions by ResponseType; use fewer workers, longer jobs or more queues",
+			"longer, none is lost: look at the account's metric Transactions by ResponseType; use fewer workers, longer jobs or more queues",
 			func(f *client.Findings) int { return f.ThrottledCalls }},
 		{"does not answer, or answers with an error to", "running jobs continue, and nothing is saved or claimed: look at the account's " +
 			"availability, DNS and the network",
@@ -297,9 +294,8 @@ func renamed(alive []client.Worker) (all []string) {
 			return has(kind)(w) || slices.ContainsFunc(others, func(o client.Worker) bool { return !has(kind)(o) })
 		})
 		if len(alone) > 0 && len(lacks) > 0 && !slices.Contains(append(alone, lacks...), moreKinds) {
-			all = append(all, fmt.Sprintf("worker %s alone has kind %q, and lacks kind %q, which all others of its size have: compare its file "+
-				"of kinds; "+
-				"it leaves the jobs of that kind to the others", w.Name, cmp.Or(spelling.Nearest(lacks[0], alone), alone[0]), lacks[0]))
+			all = append(all, fmt.Sprintf("worker %s alone has kind %q, and lacks kind %q, which all others of its size have: compare its file of "+
+				"kinds; it leaves the jobs of that kind to the others", w.Name, cmp.Or(spelling.Nearest(lacks[0], alone), alone[0]), lacks[0]))
 		}
 	}
 	return all[:min(len(all), namedMarks)]

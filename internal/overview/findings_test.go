@@ -125,8 +125,8 @@ func TestIncidentsAreNamed(t *testing.T) {
 			"kind a fails: 7 of 22 runs in 10 min, 7 of them on VM vmss_0 (spotctl"},
 		"on both": {[]client.Worker{breaks(runs("a", 14, 2)), breaks(runs("a", 9, 2))}, ""},
 		"lost work": {[]client.Worker{drained(64 * time.Second), drained(30 * time.Second), drained(time.Second)},
-			"2 workers lost 1m34s of work at a hand-over in the last hour (vmss_0-0123abcd-0, vmss_1-0123abcd-0), up to 1m4s each: jobs did " +
-				"not save"},
+			"2 workers lost 1m34s of work at a hand-over in the last hour (vmss_0-0123abcd-0, vmss_1-0123abcd-0), up to 1m4s each: jobs did not " +
+				"save"},
 		"little work": {[]client.Worker{drained(29 * time.Second)}, ""},
 	} {
 		s := fleet(row.workers...)

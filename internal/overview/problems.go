@@ -203,8 +203,7 @@ func (s *Snapshot) withoutWorker() (n int) {
 // lacksWorker reports whether no live worker runs a job whose record says that it runs.
 func (s *Snapshot) lacksWorker(j client.Job) bool {
 	return s.Has(PartWorkers) && !slices.ContainsFunc(s.Workers, func(w client.Worker) bool {
-		return w.Life() == client.Alive &&
-			mayRunJob(w, j)
+		return w.Life() == client.Alive && mayRunJob(w, j)
 	})
 }
 

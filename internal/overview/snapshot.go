@@ -177,9 +177,8 @@ func (s *Snapshot) withoutJobs(faults []Fault) Snapshot {
 }
 
 // RecordsLost says what follows from a deleted container of records.
-const RecordsLost = "If it was deleted, the records of all jobs are lost, with checkpoints and results, unless the account's soft " +
-	"delete keeps " +
-	"them (az storage container restore); jobs on the queues then start from the beginning"
+const RecordsLost = "If it was deleted, the records of all jobs are lost, with checkpoints and results, unless the account's soft delete " +
+	"keeps them (az storage container restore); jobs on the queues then start from the beginning"
 
 // missingQueues returns an error if a queue that each deployment has does not exist.
 func (s *Snapshot) missingQueues() error {

@@ -89,7 +89,7 @@ var named = regexp.MustCompile(`\b(VM|kind|job|worker|queue) "?([A-Za-z0-9._~-]*
 func (v view) link(b *strings.Builder, text string) {
 	at := 0
 	for _, m := range named.FindAllStringSubmatchIndex(text, -1) {
-		address := ""
+		var address string
 		switch {
 		case m[2] >= 0:
 			address = v.addressNamed(text[m[2]:m[3]], text[m[4]:m[5]])

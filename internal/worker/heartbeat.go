@@ -160,9 +160,8 @@ func (b *heartbeat) write(ctx context.Context) error {
 		name = rival.StartedAt.String()
 	}
 	if name != b.rival && name != "" {
-		w.Log.WarnContext(ctx, "another living worker has this worker's name, so each overwrites the other's heartbeat; give each worker of "+
-			"a VM "+
-			"an --instance, and each VM a name", "vm_name", rival.VM, "since", rival.StartedAt)
+		w.Log.WarnContext(ctx, "another living worker has this worker's name, so each overwrites the other's heartbeat; give each worker of a "+
+			"VM an --instance, and each VM a name", "vm_name", rival.VM, "since", rival.StartedAt)
 	}
 	b.rival = name
 	return err

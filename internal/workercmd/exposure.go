@@ -76,16 +76,16 @@ func (e *exposure) watch(ctx context.Context) {
 		now, isReached := err.(*reached) //nolint:errorlint // returned as it is
 		switch {
 		case err != nil && !isReached:
-			e.log.Warn("not known whether programs reach the metadata service; it is checked again", "error", err)
+			e.log.WarnContext(ctx, "not known whether programs reach the metadata service; it is checked again", "error", err)
 		case isReached && (before == nil || *before != *now):
 			e.users.Bar(now)
 			e.told(now.at.String())
-			e.log.Error("no program of a job is started: its user would reach the metadata service", "error", now)
+			e.log.ErrorContext(ctx, "no program of a job is started: its user would reach the metadata service", "error", now)
 			before = now
 		case !isReached && before != nil:
 			e.users.Bar(nil)
 			e.told("")
-			e.log.Info("programs do not reach the metadata service any longer and are started again")
+			e.log.InfoContext(ctx, "programs do not reach the metadata service any longer and are started again")
 			before = nil
 		}
 	}

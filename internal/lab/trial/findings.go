@@ -76,8 +76,8 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 				return
 			}
 			if n := len(one.saves()); seen.snapshot && n > 0 {
-				f.add("program-fails", Problem, "Try it without --snapshot. If it works then, snapshots break it: docs/jobs.md has what they "+
-					"cannot keep.",
+				f.add("program-fails", Problem, "Try it without --snapshot. If it works then, snapshots break it: docs/jobs.md has what they cannot "+
+					"keep.",
 					"it fails without any eviction, after %d snapshots of it: %s", n, failureOf(one))
 				return
 			}

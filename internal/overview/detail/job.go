@@ -98,7 +98,7 @@ const Delivery = "delivery "
 func earlierErrors(j client.Job, now time.Time) (rows [][2]string) {
 	for _, run := range j.Runs {
 		if run.Error != "" {
-			rows = append(rows, [2]string{Delivery + strconv.Itoa(run.Delivery), fmt.Sprintf("%s, %s: %s", Ago(run.EndedAt, now)+" ago",
+			rows = append(rows, [2]string{Delivery + strconv.Itoa(run.Delivery), fmt.Sprintf("%s ago, %s: %s", Ago(run.EndedAt, now),
 				plaintext.Line(run.Worker), plaintext.Line(run.Error))})
 		}
 	}

@@ -140,10 +140,11 @@ func (t *Table) total(chosen, widths []int) int {
 func line(cells []string, columns []Column, chosen, widths []int) string {
 	var b strings.Builder
 	for n, i := range chosen {
-		cell := Cut(cells[i], widths[i])
-		if long := []rune(cells[i]); columns[i].Middle && len(long) > widths[i] && widths[i] > 2 {
-			cell = string(long[:widths[i]/2-1]) + "…" + string(long[len(long)-(widths[i]-widths[i]/2):])
+		cut := Cut
+		if columns[i].Middle && widths[i] > 2 {
+			cut = cutMiddle
 		}
+		cell := cut(cells[i], widths[i])
 		space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 		switch {
 		case columns[i].Right:
@@ -164,4 +165,13 @@ func Cut(text string, width int) string {
 		return text
 	}
 	return string([]rune(text)[:width-1]) + "…"
+}
+
+// cutMiddle is Cut, and leaves out the middle of the text.
+func cutMiddle(text string, width int) string {
+	long := []rune(text)
+	if len(long) <= width {
+		return text
+	}
+	return string(long[:width/2-1]) + "…" + string(long[len(long)-(width-width/2):])
 }

@@ -169,7 +169,7 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 	} else if err := session.Lines(s.table(groups, all, rate, by).Lines(session.Width)); err != nil {
 		return err
 	}
-	for _, remark := range s.remarks(all, rate) {
+	for _, remark := range s.remarks(rate) {
 		session.Note("%s", remark)
 	}
 	return nil
@@ -219,7 +219,7 @@ func (s *sums) table(groups []spent.Group, all spent.Sum, rate rate, by []string
 }
 
 // remarks are facts that the table cannot show.
-func (s *sums) remarks(all spent.Sum, rate rate) (remarks []string) {
+func (s *sums) remarks(rate rate) (remarks []string) {
 	if s.Unreadable > 0 {
 		remarks = append(remarks, fmt.Sprintf("not readable by this version, and not in the sums: %d records", s.Unreadable))
 	}

@@ -17,8 +17,7 @@ var Texts = cli.Texts{
 
 	"about_plan_sizes": "VM sizes to choose from. With --watch: the sizes that are deployed.",
 	"about_plan_watch": "Compare what is deployed, the sizes with --max-price in the first --region, with now. Ends with 2 if something " +
-		"should be changed, 0 if not, 1 if that " +
-		"cannot be found out.",
+		"should be changed, 0 if not, 1 if that cannot be found out.",
 
 	"about_rates_currency": "Currency of the prices, a code of three letters. Without it that of --prices, or USD.",
 	"about_rates_prices":   "File with what spotctl prices, or spotctl plan, printed with -o json. Plan knows no regular prices.",
