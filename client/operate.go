@@ -32,8 +32,8 @@ const (
 	Over      Action = "over"
 
 	// Barred means that the id had no record and got a cancelled record, because the
-	// job may wait for its first worker. If there is no such job, the id cannot be used
-	// while that record is kept.
+	// job may wait for its first worker. While that record is kept, a new job of the id
+	// takes [PutOptions.Again].
 	Barred Action = "barred"
 
 	// Unknown means that the id has no record, and got none: there is no such job, or [CancelOptions.KnownOnly] is set.

@@ -35,24 +35,22 @@ type cancelCommand struct {
 func (*cancelCommand) Help() string {
 	return `A waiting job is no longer started. A running job is stopped within 30 s, wherever it
 is; its handler sees the reason. Nothing of it is saved or committed from the moment at which this
-command reports it as cancelled; side effects that its handler has had stay. A cancelled job cannot
-be started again, and its id cannot be used for another job while its record is kept.
+command reports it as cancelled; side effects that its handler has had stay. While its record is kept,
+a new job can use the id of a cancelled one only with "producer put --again".
 
 A job that no worker has claimed yet has no record, unless it is in a group: it is a message on the
 queue. The service shows the 32 messages at the front and the number of all. If the job's is among
 them, it is cancelled. Otherwise there is no such job, or it waits behind them: nothing is written,
 and the exit code is 1. With --bar such an id gets a cancelled record: no worker starts the job if it
-waits. If there is no such job, the id cannot be used while that record is kept. With --known an id
-without a record is left alone.
+waits. With --known an id without a record is left alone.
 
 With filters in place of ids all jobs that match and have not ended are cancelled, after a question
 that counts them: they are found in one listing of the records. Only a group has all its jobs there:
 other jobs that wait for their first worker are not selected. If a job is put in the group meanwhile,
 the exit code is 1, and the command can be repeated.
 
-A job that is done stays done. One that was dead-lettered is for "spotctl poison". Workers of versions
-before this command stop a running job at its next checkpoint. After an interruption the command can
-be repeated.
+A job that is done stays done. One that was dead-lettered is for "spotctl poison". After an
+interruption the command can be repeated.
 
 Exit codes: 0 all are cancelled, or with --bar barred, 1 some are not, 78 wrong flags.`
 }

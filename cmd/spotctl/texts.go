@@ -17,7 +17,7 @@ func (*flags) HelpTexts() cli.Texts {
 // texts are the help texts that are too long for the tags of flags and commands.
 var texts = cli.Texts{
 	"about_cancel_bar": "Give an id a cancelled record also if the job was not seen, so that no worker starts it if it waits. " +
-		"Without such a job, the id cannot be used while that record is kept.",
+		"While that record is kept, a new job of the id takes producer put --again.",
 	"about_clean_days": "Only jobs whose record was not written for this time, at least ${least_days}d. A number " +
 		"alone is days.",
 	"about_selection_status": "Only jobs with one of these statuses: ${enum}.",

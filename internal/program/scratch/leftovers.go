@@ -111,7 +111,7 @@ func condemnIfDead(dir string, now time.Time) (c condemned, err error) {
 	file, err := lockExisting(lockOf(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// A worker is making it, or an earlier version was removing it when it died.
+		// A worker is making it, or died while it made it.
 		if info, err := os.Lstat(dir); err != nil || now.Sub(info.ModTime()) < creationGrace {
 			return condemned{}, errors.Join(errLocked, err)
 		}

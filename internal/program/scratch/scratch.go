@@ -163,7 +163,7 @@ func (s *Root) newHome() (*home, error) {
 }
 
 // takeLocks locks the folder, which also keeps systemd-tmpfiles away from it, and
-// the file in it, which earlier versions check.
+// the file in it, which serves where the file system locks no folders.
 func (h *home) takeLocks() (err error) {
 	h.folder, err = waitForLock(func() (*os.File, error) { return lockFolder(h.dir) })
 	if err != nil {
