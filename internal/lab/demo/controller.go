@@ -155,5 +155,6 @@ func (d *demo) isOver(h *history) bool {
 		return false
 	}
 	store := d.stage.Local.Storage
-	return len(store.Messages(d.stage.Names.Queue)) == 0 && len(store.Messages(d.stage.Names.Poison)) >= len(h.bad)
+	names := d.stage.Names
+	return len(store.Messages(names.First))+len(store.Messages(names.Queue)) == 0 && len(store.Messages(names.Poison)) >= len(h.bad)
 }

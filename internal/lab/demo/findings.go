@@ -19,8 +19,8 @@ type endState struct {
 	// Results are the bodies of the records that are done, by job id.
 	Results map[string][]byte
 
-	// Waiting are the ids of the jobs that have a message on the queue of jobs or
-	// in the poison queue. Messages is how many messages the queue of jobs has.
+	// Waiting are the ids of the jobs that have a message on a queue of jobs or
+	// in the poison queue. Messages is how many messages the queues of jobs have.
 	Waiting  map[string]bool
 	Messages int
 
@@ -216,10 +216,10 @@ func endOf(s *storage.Server, names azure.Names, h *history) endState {
 			end.Results[id] = body
 		}
 	}
-	for _, queue := range []string{names.Queue, names.Poison} {
+	for _, queue := range []string{names.First, names.Queue, names.Poison} {
 		messages := s.Messages(queue)
-		if queue == names.Queue {
-			end.Messages = len(messages)
+		if queue != names.Poison {
+			end.Messages += len(messages)
 		}
 		for _, m := range messages {
 			if envelope, ok := oracle.ReadMessage(m.Text); ok {

@@ -92,10 +92,11 @@ type Job struct {
 	Restricted bool
 
 	// Messages are the ids of its messages. Writes are the writes of its record in any
-	// order, and Deletions the times at which messages of it were deleted.
-	Messages  []string
-	Writes    []Write
-	Deletions []time.Time
+	// order. Replacements are the times at which a worker had put another message of it,
+	// as on the queue for jobs to do first, and Deletions those at which one was deleted.
+	Messages                []string
+	Writes                  []Write
+	Replacements, Deletions []time.Time
 
 	// Runs are the times in which a worker held a message of the job and worked
 	// on it. Kills is how many VMs were killed that held one.
@@ -105,12 +106,15 @@ type Job struct {
 
 // Story describes the job's history, a line for each event.
 func (j *Job) Story() []string {
-	lines := make([]string, 0, len(j.Writes)+len(j.Deletions))
+	lines := make([]string, 0, len(j.Writes)+len(j.Deletions)+len(j.Replacements))
 	for _, w := range j.Writes {
 		lines = append(lines, w.String())
 	}
 	for _, at := range j.Deletions {
 		lines = append(lines, at.Format(clock)+" message deleted")
+	}
+	for _, at := range j.Replacements {
+		lines = append(lines, at.Format(clock)+" another message put")
 	}
 	return lines
 }
@@ -135,6 +139,14 @@ func (h *History) AddMessage(id, job string) {
 	h.jobOf[id] = job
 	if j := h.Jobs[job]; j != nil {
 		j.Messages = append(j.Messages, id)
+	}
+}
+
+// AddReplacement records that a worker put another message of a job.
+func (h *History) AddReplacement(id, job string, at time.Time) {
+	h.AddMessage(id, job)
+	if j := h.Jobs[job]; j != nil {
+		j.Replacements = append(j.Replacements, at)
 	}
 }
 

@@ -258,8 +258,25 @@ func (j *Job) Judge() Verdict {
 func (j *Job) isLost() bool { return j.Ended.IsZero() || j.LostMessage() }
 
 // LostMessage reports whether a message of the job was deleted before the job had
-// an outcome: had the worker been killed then, nothing would have continued it.
+// an outcome or another message: had the worker been killed then, nothing would have
+// continued it.
 func (j *Job) LostMessage() bool {
 	first := slices.IndexFunc(j.Writes, func(w Write) bool { return Final(w.Status) })
-	return slices.ContainsFunc(j.Deletions, func(at time.Time) bool { return first < 0 || at.Before(j.Writes[first].At) })
+	early := 0
+	for _, at := range slices.SortedFunc(slices.Values(j.Deletions), time.Time.Compare) {
+		if first >= 0 && !at.Before(j.Writes[first].At) {
+			break
+		}
+		early++
+		replaced := 0
+		for _, put := range j.Replacements {
+			if !put.After(at) {
+				replaced++
+			}
+		}
+		if replaced < early {
+			return true
+		}
+	}
+	return false
 }

@@ -41,6 +41,12 @@ func (j *testJob) deleted() *testJob {
 	return j
 }
 
+// replaced adds another message, which a worker put just before the deletion of the one before.
+func (j *testJob) replaced() *testJob {
+	j.Replacements = append(j.Replacements, at(len(j.Writes)).Add(-2*time.Millisecond))
+	return j
+}
+
 // deaths is a job that was acquired that many times without a release, and then
 // again.
 func deaths(n int) *testJob {
@@ -98,6 +104,12 @@ func TestJudge(t *testing.T) {
 		"no outcome":     {job: usual(), breaks: []Rule{Lost}},
 		"nothing at all": {job: newJob(), breaks: []Rule{Lost}},
 		"deleted before": {job: usual().deleted().wrote("a", 1, 3, -1, Done), want: Verdict{Committed: 1}, breaks: []Rule{Lost}},
+		"moved": {job: usual().replaced().deleted().wrote("b", 2, 1, -1, Running).wrote("b", 2, 2, -1, Done).deleted(),
+			want: Verdict{Committed: 1, TakenOver: 1}},
+		"moved once, deleted twice": {job: usual().replaced().deleted().deleted().wrote("a", 1, 3, -1, Done),
+			want: Verdict{Committed: 1}, breaks: []Rule{Lost}},
+		"deleted before moved": {job: usual().deleted().wrote("a", 1, 3, 6, Open).replaced().wrote("b", 2, 1, -1, Done),
+			want: Verdict{Committed: 1}, breaks: []Rule{Lost}},
 		"committed twice": {job: usual().wrote("a", 1, 3, -1, Done).wrote("a", 1, 4, -1, Done).deleted(), want: Verdict{Committed: 1},
 			breaks: []Rule{Twice, Stale}},
 		"given up": {job: usual().wrote("a", 1, 3, -1, Poison).deleted(), breaks: []Rule{Unjust}},

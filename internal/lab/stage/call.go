@@ -19,6 +19,7 @@ type Operation int
 const (
 	OtherCall Operation = iota
 	RecordWrite
+	MessagePut
 	MessageClaim
 	MessageUpdate
 	MessageDelete
@@ -58,7 +59,7 @@ func readCall(names azure.Names, s service, vm string, r *http.Request, body []b
 	switch {
 	case !s.queues && path[1] == names.Records && len(path) == 4 && r.Method == http.MethodPut && r.URL.Query().Get("comp") != "block":
 		c.Operation, c.job = RecordWrite, path[3]
-	case s.queues && path[1] == names.Queue && path[2] == "messages":
+	case s.queues && (path[1] == names.Queue || path[1] == names.First) && path[2] == "messages":
 		c.readMessageCall(r, path[3:])
 	}
 	return c
@@ -66,6 +67,8 @@ func readCall(names azure.Names, s service, vm string, r *http.Request, body []b
 
 func (c *Call) readMessageCall(r *http.Request, id []string) {
 	switch {
+	case len(id) == 0 && r.Method == http.MethodPost:
+		c.Operation = MessagePut
 	case len(id) == 0 && r.Method == http.MethodGet && r.URL.Query().Get("peekonly") == "":
 		c.Operation, c.hides = MessageClaim, hidden(r)
 	case len(id) == 1 && r.Method == http.MethodPut:
@@ -103,11 +106,24 @@ func (c *Call) progress() int64 {
 	return -1
 }
 
-// claimedMessage is a message in the reply to a claim.
-type claimedMessage struct{ id, job string }
+// put returns the job whose message the call puts.
+func (c *Call) put() (job string) {
+	var message struct {
+		Text string `xml:"MessageText"`
+	}
+	if xml.Unmarshal(c.body, &message) != nil {
+		return ""
+	}
+	envelope, _ := oracle.ReadMessage(message.Text)
+	return envelope.ID
+}
 
-// readClaim returns the messages in the reply to a claim.
-func readClaim(body []byte) []claimedMessage {
+// namedMessage is a message in the reply to a claim or a put.
+type namedMessage struct{ id, job string }
+
+// readMessages returns the messages in the reply to a claim, or to a put, which leaves their text
+// out.
+func readMessages(body []byte) []namedMessage {
 	var list struct {
 		Messages []struct {
 			ID   string `xml:"MessageId"`
@@ -117,12 +133,12 @@ func readClaim(body []byte) []claimedMessage {
 	if xml.Unmarshal(body, &list) != nil { //nolint:gosec // it comes from the storage of this run
 		return nil
 	}
-	claimed := make([]claimedMessage, 0, len(list.Messages))
+	named := make([]namedMessage, 0, len(list.Messages))
 	for _, m := range list.Messages {
 		envelope, _ := oracle.ReadMessage(m.Text)
-		claimed = append(claimed, claimedMessage{id: m.ID, job: envelope.ID})
+		named = append(named, namedMessage{id: m.ID, job: envelope.ID})
 	}
-	return claimed
+	return named
 }
 
 // services returns the services in a connection string.

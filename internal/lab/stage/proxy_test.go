@@ -89,6 +89,9 @@ func TestHeldMessages(t *testing.T) {
 	if n := len(h.recorder.facts.Jobs["a"].Deletions); n != 1 {
 		t.Errorf("deletions of the job's messages = %d, want 1", n)
 	}
+	if n := len(h.recorder.facts.Jobs["a"].Replacements); n != 3 {
+		t.Errorf("messages put through the proxy = %d, want 3", n)
+	}
 	h.recorder.claimed(h.recorder.vm("other"), leases[2].ID, true, time.Now())
 	if h.recorder.Held("vm") != 0 || h.recorder.Held("other") != 1 {
 		t.Errorf("claimed by another: %d and %d held, want 0 and 1", h.recorder.Held("vm"), h.recorder.Held("other"))

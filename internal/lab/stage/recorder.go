@@ -138,8 +138,12 @@ func (r *Recorder) answered(c Call, reply *reply, delivered bool) {
 	case c.Operation == RecordWrite:
 		r.written(c, ok, reply, now)
 	case !ok:
+	case c.Operation == MessagePut:
+		for _, m := range readMessages(reply.body) {
+			r.facts.AddReplacement(m.id, c.put(), now)
+		}
 	case c.Operation == MessageClaim:
-		for _, m := range readClaim(reply.body) {
+		for _, m := range readMessages(reply.body) {
 			r.facts.AddMessage(m.id, m.job)
 			r.claimed(v, m.id, delivered, now)
 		}
