@@ -90,7 +90,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Workers: 4, JobsAtOnce: 2, Files: 16, FileSize: lab.FileSize, JobTime: lab.JobTime,
-		CheckpointInterval: 2 * time.Second, TimeLimit: 2 * time.Minute,
+		CheckpointInterval: 2 * time.Second, TimeLimit: 5 * time.Minute,
 		Duplicate: true, BadMessages: true, Incidents: []Incident{Kill, Freeze, Evict},
 	}
 }
