@@ -43,8 +43,10 @@ func TestShortJobCost(t *testing.T) {
 		if puts := counts["PutBlob"]; records != jobs || puts < jobs+heartbeats || puts > jobs+10 {
 			t.Errorf("PutBlob calls = %d for %d records, want one each and a few heartbeats", puts, records)
 		}
-		if claims := counts["GetMessages"]; claims <= jobs/32 || claims > jobs/32+3 {
-			t.Errorf("GetMessages calls = %d, want %d, one from the queue First, and two more at most that found queues empty", claims, jobs/32)
+		// One claim is from the queue First, some find queues empty, and one that comes while the
+		// last of 32 jobs still end takes fewer than 32.
+		if claims := counts["GetMessages"]; claims <= jobs/32 || claims > jobs/32+8 {
+			t.Errorf("GetMessages calls = %d, want %d, and eight more at most", claims, jobs/32)
 		}
 	})
 }
