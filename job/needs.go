@@ -31,7 +31,9 @@ func CheckNeeds(h Handler, needs string) error {
 
 // Offer returns the first word of the needs that this worker meets for a kind: the result of
 // the handler's own method Offer, empty without one. Heartbeats have it, so that other workers
-// know whether a job waits for a worker that exists.
+// know whether a job waits for a worker that exists. An offer may end in `+` and a set of bits in
+// base64 (for URLs, without padding): it also meets needs with the same beginning and a set of the
+// same length, if it has all their bits.
 func Offer(h Handler) string {
 	if offers, ok := methodOf[interface{ Offer() string }](h); ok {
 		return offers.Offer()

@@ -200,8 +200,8 @@ func (c *claimed) lacksMachine(ctx context.Context, f *found, unmet error) *outc
 }
 
 // whoMeets returns whether another live worker meets the needs of a state, by their first word, and
-// whether one did within unmetFor. Where this worker offers that word too and still cannot continue,
-// the word of another worker proves nothing.
+// whether one did within unmetFor. Where this worker's offer meets them too and it still cannot
+// continue, the offer of another worker proves nothing.
 func (c *claimed) whoMeets(ctx context.Context, needs, own string) (meets presence.Has, lately bool) {
 	seen, err := c.env.Fleet.Sample(ctx, sampleEvery)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *claimed) whoMeets(ctx context.Context, needs, own string) (meets presen
 	}
 	kind, queue, now := c.envelope.Kind, c.lease.Queue().Name(), time.Now()
 	meets = seen.meets(kind, queue, needs, c.env.owner, now)
-	if own != presence.OfferFor(needs) {
+	if !presence.OfferMeets(own, needs) {
 		return meets, seen.met(kind, queue, needs, c.env.owner, now, unmetFor)
 	}
 	if meets == presence.HasIt {

@@ -30,7 +30,12 @@ func TestLineOfUnmetNeeds(t *testing.T) {
 		"another meets them":     {"small", []string{"large"}, "large", false, 0, 0},
 		"another may meet them":  {"small", nil, "large", false, 1, 0},
 		"not known":              {"small", []string{"large"}, "large", true, 1, 0},
+		"more than it takes":     {"small", []string{"large+Bw"}, "large+Aw 6.12", false, 0, 0},
+		"less than it takes":     {"small", []string{"large+Bw"}, "large+Cw 6.12", false, 1, 3},
+		"of another name":        {"small", []string{"small+Bw"}, "large+Aw 6.12", false, 1, 3},
+		"another length":         {"small", []string{"large+Bwc"}, "large+Aw 6.12", false, 1, 3},
 		"another like this":      {"large", []string{"large"}, "large 6.12", false, 1, 3},
+		"another above this":     {"large+Aw", []string{"large+Bw"}, "large+AQ 6.12", false, 1, 3},
 		"one that may meet them": {"large", nil, "large 6.12", false, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 )
@@ -37,13 +38,35 @@ func (p Presence) HasKind(kind string) Has {
 // maxOffers and maxOffer limit the list of offers in a heartbeat, and each of them in bytes.
 const (
 	maxOffers = 8
-	maxOffer  = 64
+	maxOffer  = 128
 )
 
-// OfferFor returns the offer of workers that meet the needs of a state: their first word.
+// OfferFor returns the least offer of workers that meet the needs of a state: their first word.
 func OfferFor(needs string) string {
 	offer, _, _ := strings.Cut(needs, " ")
 	return offer
+}
+
+// OfferMeets reports whether an offer meets the needs of a state: it is their first word, or both
+// have a set of bits in base64 behind a `+`, and the offer has at least those bits.
+func OfferMeets(offer, needs string) bool {
+	need := OfferFor(needs)
+	name, bits, _ := strings.Cut(offer, "+")
+	needed, least, both := strings.Cut(need, "+")
+	if offer == need || !both || name != needed {
+		return offer == need
+	}
+	has, err := base64.RawURLEncoding.DecodeString(bits)
+	want, wrong := base64.RawURLEncoding.DecodeString(least)
+	if err != nil || wrong != nil || len(has) != len(want) {
+		return false
+	}
+	for i := range want {
+		if want[i]&^has[i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Meets reports whether the worker runs jobs of a kind and meets the needs of a state, by their
@@ -52,7 +75,7 @@ func (p Presence) Meets(kind, needs string) Has {
 	switch has := p.HasKind(kind); {
 	case needs == "" || has == HasNot:
 		return has
-	case slices.Contains(p.Offers, OfferFor(needs)):
+	case slices.ContainsFunc(p.Offers, func(offer string) bool { return OfferMeets(offer, needs) }):
 		return has
 	case len(p.Offers) == 0:
 		return MayHave

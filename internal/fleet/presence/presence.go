@@ -69,9 +69,8 @@ type Presence struct {
 	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
-	// Offers are the first words of the needs of states that the worker meets, sorted: a state
-	// that needs another machine has another one. Empty for a worker whose
-	// kinds ask for none.
+	// Offers are the first words of the needs of states that the worker meets, sorted, as
+	// [OfferMeets] compares them. Empty for a worker whose kinds ask for none.
 	Offers []string
 
 	// GPUs is how many GPUs of the machine jobs can have.

@@ -48,8 +48,8 @@ func full() Presence {
 		Worker: "vmss_000001-0123abcd-0", State: "process", StartedAt: noon, At: noon.Add(time.Hour),
 		Machine:   Machine{VM: "vmss_000001", Size: "Standard_D4as_v5 (é)", Zone: "2", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10"},
 		Program:   "1.2.3 (café)",
-		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Offers: []string{"0", "1a 2b"}, GPUs: 4,
-		Jobs: []string{"a", "b"}, Count: 2,
+		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Offers: []string{"0", "1a 2b", "3c+Bw"},
+		GPUs: 4, Jobs: []string{"a", "b"}, Count: 2,
 		Activity: activity.Report{
 			Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Around: time.Minute, Idle: 19 * time.Minute},
 			Kinds: []activity.Kind{{
@@ -157,7 +157,7 @@ func TestMetadata(t *testing.T) {
 				"&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
 			"control": "7", "asked": "drain", "depths": "a1b2c3d4", "slots": "4,1200.0,60.0,1140.0,0.0",
 			"recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
-			"unlike": "render=2", "toolarge": "train/8=3", "gpus": "4", "offers": "0%2C1a%202b",
+			"unlike": "render=2", "toolarge": "train/8=3", "gpus": "4", "offers": "0%2C1a%202b%2C3c+Bw",
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,9,1,2,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&lost=1m4s&reason=evicted" +
 				"&released=3&took=412ms",
@@ -296,7 +296,10 @@ func TestHeartbeatOfManyQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
 		for _, accounts := range []int{1, 4, 16} {
 			p := full()
-			p.Offers = []string{"0"}
+			p.Offers = nil
+			for i := range maxOffers {
+				p.Offers = append(p.Offers, fmt.Sprintf("%0*d", maxOffer, i))
+			}
 			p.TakesFrom, p.Findings.Readings = nil, nil
 			for a := range accounts {
 				for q := range 16 {

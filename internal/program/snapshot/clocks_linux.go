@@ -16,7 +16,7 @@ import (
 // a process, for that thread.
 func startClocks(from *Clocks) (ahead Clocks, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWTIME); err != nil {
-		return ahead, fmt.Errorf("make a time namespace for the program (this takes CONFIG_TIME_NS and Linux 6.0 or newer): %w", err)
+		return ahead, fmt.Errorf("make a time namespace for the program (this takes CONFIG_TIME_NS and Linux 6.2 or newer): %w", err)
 	}
 	if from == nil {
 		return ahead, nil

@@ -17,12 +17,14 @@ import (
 
 // Machine is the part of a machine that a snapshot depends on.
 type Machine struct {
-	Kernel   string `json:"kernel"`    // its release
-	Arch     string `json:"arch"`      // as Go names it
-	CPU      string `json:"cpu"`       // the model's name
-	Features string `json:"features"`  // hash of the processor's features
-	CRIU     string `json:"criu"`      // its version
-	PageSize int    `json:"page_size"` // in bytes
+	Kernel    string `json:"kernel"`    // its release
+	Arch      string `json:"arch"`      // as Go names it
+	CPU       string `json:"cpu"`       // the model's name: another one will do
+	Vendor    string `json:"vendor"`    // of the processor; with its model on architectures other than x86-64
+	Features  string `json:"features"`  // of the processor: others may have more; empty on other architectures
+	Registers string `json:"registers"` // the layout of its saved registers; a hash of its features on other architectures
+	CRIU      string `json:"criu"`      // its version
+	PageSize  int    `json:"page_size"` // in bytes
 }
 
 // MismatchError is the error of a snapshot that needs another machine.
@@ -44,9 +46,10 @@ func (m Machine) Compare(here Machine) error {
 	}
 	differs("the architecture", m.Arch, here.Arch)
 	differs("the kernel", m.Kernel, here.Kernel)
-	differs("the processor", m.CPU, here.CPU)
-	if m.CPU == here.CPU && m.Features != here.Features {
-		all = append(all, "the processor has other features, though its model is the same")
+	differs("the processor's vendor", m.Vendor, here.Vendor)
+	differs("the layout of its registers", m.Registers, here.Registers)
+	if lacks := lacking(m.Features, here.Features); lacks != "" {
+		all = append(all, lacks)
 	}
 	differs("criu", m.CRIU, here.CRIU)
 	differs("the size of a page", fmt.Sprint(m.PageSize), fmt.Sprint(here.PageSize))

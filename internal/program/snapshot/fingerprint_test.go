@@ -10,7 +10,6 @@ import (
 )
 
 func TestCompareMachines(t *testing.T) {
-	here := Machine{Kernel: "6.18.1", Arch: "amd64", CPU: "Xeon", Features: "a1", CRIU: "4.1.1", PageSize: 4096}
 	if err := here.Compare(here); err != nil {
 		t.Errorf("Compare with itself = %v", err)
 	}
@@ -19,8 +18,9 @@ func TestCompareMachines(t *testing.T) {
 		want   string
 	}{
 		{func(m *Machine) { m.Kernel = "6.12.0" }, "the kernel was 6.12.0, here it is 6.18.1"},
-		{func(m *Machine) { m.CPU = "EPYC" }, "the processor was EPYC, here it is Xeon"},
-		{func(m *Machine) { m.Features = "b2" }, "the processor has other features"},
+		{func(m *Machine) { m.Vendor = "AuthenticAMD" }, "the processor's vendor was AuthenticAMD, here it is GenuineIntel"},
+		{func(m *Machine) { m.Registers = "e7:576" }, "the layout of its registers was e7:576, here it is 7:576"},
+		{func(m *Machine) { m.Features = featuresOf("fpu avx2").String() }, "it needs avx2, which this processor lacks"},
 		{func(m *Machine) { m.CRIU = "4.2" }, "criu was 4.2, here it is 4.1.1"},
 		{func(m *Machine) { m.Arch = "arm64" }, "the architecture was arm64"},
 		{func(m *Machine) { m.PageSize = 65536 }, "the size of a page was 65536, here it is 4096"},

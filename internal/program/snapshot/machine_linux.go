@@ -24,13 +24,14 @@ func thisMachine(criu string) (Machine, error) {
 		return m, err
 	}
 	defer func() { _ = file.Close() }()
-	m.CPU, m.Features = processor(bufio.NewScanner(file))
+	m.CPU, m.Vendor, m.Registers = processor(bufio.NewScanner(file))
+	m.setFeatures()
 	return m, nil
 }
 
-// processor returns the model and the hash of the features of the first processor in
-// /proc/cpuinfo.
-func processor(lines *bufio.Scanner) (model, features string) {
+// processor returns the model, the vendor and the hash of the features of the first processor in
+// /proc/cpuinfo. Other architectures than x86-64 name the vendor and the model by numbers.
+func processor(lines *bufio.Scanner) (model, vendor, features string) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		key, value, ok := strings.Cut(lines.Text(), ":")
@@ -42,8 +43,13 @@ func processor(lines *bufio.Scanner) (model, features string) {
 		}
 		value = strings.TrimSpace(value)
 		switch strings.TrimSpace(key) {
-		case "model name", "CPU part":
+		case "model name":
 			model = value
+		case "vendor_id", "CPU implementer":
+			vendor = value
+		case "CPU part":
+			model = value
+			vendor += " " + value
 		case "flags", "Features":
 			words := strings.Fields(value)
 			slices.Sort(words)
@@ -51,5 +57,5 @@ func processor(lines *bufio.Scanner) (model, features string) {
 			features = hex.EncodeToString(sum[:8])
 		}
 	}
-	return model, features
+	return model, vendor, features
 }

@@ -20,10 +20,11 @@ import (
 // The needs of a snapshot are a text for the record of its job, so that a worker knows whether
 // it can restore the snapshot before it fetches it:
 //
-//	OFFER arch=amd64; kernel=6.12.1; cpu=…; features=…; criu=4.1; page=4096 | FILES
+//	OFFER arch=amd64; kernel=6.12.1; cpu=…; vendor=…; registers=…; criu=4.1; page=4096 | FILES
 //
-// OFFER is the digest of the facts behind it. FILES are the files in use with their sizes and
-// the start of their hashes, deflated, in base64: as many as there is room for.
+// OFFER is the digest of the facts behind it without the model in cpu, and with `+` the features of
+// the processor, as package presence compares them. FILES are the files in use with their sizes
+// and the start of their hashes, deflated, in base64: as many as there is room for.
 
 // maxNeeds bounds the needs, in bytes: MaxNeeds of package job.
 const maxNeeds = 1 << 10
@@ -44,7 +45,8 @@ var facts = []fact{
 	{"arch", func(m *Machine) *string { return &m.Arch }},
 	{"kernel", func(m *Machine) *string { return &m.Kernel }},
 	{"cpu", func(m *Machine) *string { return &m.CPU }},
-	{"features", func(m *Machine) *string { return &m.Features }},
+	{"vendor", func(m *Machine) *string { return &m.Vendor }},
+	{"registers", func(m *Machine) *string { return &m.Registers }},
 	{"criu", func(m *Machine) *string { return &m.CRIU }},
 }
 
@@ -67,10 +69,15 @@ func printable(s string) string {
 	}, strings.Join(strings.Fields(s), " "))
 }
 
-// Offer is the digest of a machine, the first word of the needs of its snapshots.
+// Offer is the first word of the needs of a machine's snapshots.
 func (m Machine) Offer() string {
+	m.CPU = ""
 	sum := sha256.Sum256([]byte(m.described()))
-	return hex.EncodeToString(sum[:8])
+	offer := hex.EncodeToString(sum[:8])
+	if m.Features != "" {
+		offer += "+" + m.Features
+	}
+	return offer
 }
 
 // parseMachine reads described.
@@ -96,8 +103,9 @@ func parseMachine(text string) (m Machine, err error) {
 
 // asNeeds returns the machine as it is read from needs.
 func (m Machine) asNeeds() Machine {
-	m, _ = parseMachine(m.described())
-	return m
+	same, _ := parseMachine(m.described())
+	same.Features = m.Features
+	return same
 }
 
 // Needs returns the needs of a snapshot. They have as many of its files as there is room for.
@@ -116,11 +124,12 @@ func (m *Meta) Needs() string {
 // a machine. Needs of another form say nothing: then the snapshot itself decides.
 func (m Machine) CheckNeeds(needs string, hashes *Hashes) error {
 	shown, packed, _ := strings.Cut(needs, " | ")
-	_, described, _ := strings.Cut(shown, " ")
+	offer, described, _ := strings.Cut(shown, " ")
 	theirs, err := parseMachine(described)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
+	_, theirs.Features, _ = strings.Cut(offer, "+")
 	if err := theirs.Compare(m.asNeeds()); err != nil {
 		return err
 	}

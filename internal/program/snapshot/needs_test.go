@@ -12,7 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-var here = Machine{Kernel: "6.18.1", Arch: "amd64", CPU: "Intel(R)  Xeon; 2.10 | GHz", Features: "a1", CRIU: "4.1.1", PageSize: 4096}
+var here = Machine{Kernel: "6.18.1", Arch: "amd64", CPU: "Intel(R)  Xeon; 2.10 | GHz", Vendor: "GenuineIntel", Registers: "7:576",
+	Features: featuresOf("fpu avx").String(), CRIU: "4.1.1", PageSize: 4096}
 
 // TestNeeds: a machine meets the needs of its own snapshots. Another one does not, and the
 // error names each difference, also of files.
@@ -38,8 +39,12 @@ func TestNeeds(t *testing.T) {
 	if len(needs) > job.MaxNeeds || !strings.HasPrefix(needs, here.Offer()+" arch=amd64; kernel=6.18.1; cpu=Intel(R) Xeon? 2.10 ? GHz; ") {
 		t.Errorf("Needs = %q", needs)
 	}
-	if err := here.CheckNeeds(needs, &h); err != nil {
-		t.Errorf("CheckNeeds on the same machine = %v", err)
+	newer := here
+	newer.CPU, newer.Features = "another", featuresOf("fpu avx avx2").String()
+	for _, m := range []Machine{here, newer} {
+		if err := m.CheckNeeds(needs, &h); err != nil {
+			t.Errorf("CheckNeeds on %s = %v", m.CPU, err)
+		}
 	}
 	wants := func(m Machine, want string) {
 		t.Helper()
@@ -50,8 +55,9 @@ func TestNeeds(t *testing.T) {
 	}
 	for want, change := range map[string]func(*Machine){
 		"the kernel was 6.18.1, here it is 6.12.0": func(m *Machine) { m.Kernel = "6.12.0" },
-		"the processor was Intel":                  func(m *Machine) { m.CPU = "EPYC" },
-		"the processor has other features":         func(m *Machine) { m.Features = "b2" },
+		"the processor's vendor was GenuineIntel":  func(m *Machine) { m.Vendor = "AuthenticAMD" },
+		"the layout of its registers was 7:576":    func(m *Machine) { m.Registers = "e7:576" },
+		"it needs avx, which this processor lacks": func(m *Machine) { m.Features = featuresOf("fpu avx2").String() },
 		"criu was 4.1.1, here it is 4.2":           func(m *Machine) { m.CRIU = "4.2" },
 		"the architecture was amd64":               func(m *Machine) { m.Arch = "arm64" },
 		"the size of a page was 4096":              func(m *Machine) { m.PageSize = 65536 },

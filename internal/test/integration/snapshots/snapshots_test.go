@@ -460,7 +460,8 @@ echo "Error (criu/cr-check.c:1): Kernel too old for us"; exit 1`,
 	}
 }
 
-// TestOtherMachine leaves a snapshot of another machine to a worker there, without a failure.
+// TestOtherMachine leaves a snapshot of another machine to a worker there, without a failure. A machine
+// whose processor had fewer features is none.
 func TestOtherMachine(t *testing.T) {
 	proof.Only(t, "TestPythonWithAnOpenFile is the quick part")
 	withCRIU(t)
@@ -469,16 +470,23 @@ func TestOtherMachine(t *testing.T) {
 	r := m.begin(pythonKind(t), nil, never)
 	r.untilRunning(nil)
 	state := r.evict()
-	i := bytes.Index(state, []byte(`"kernel":"`)) + len(`"kernel":"`)
-	if state[i]++; state[i] > '9' {
-		state[i] = '0'
+	const kernel, features = `"kernel":"`, `"features":"`
+	first := func(fact string) *byte { return &state[bytes.Index(state, []byte(fact))+len(fact)] }
+	for fact, want := range map[string]string{kernel: "the kernel was", features: "which this processor lacks"} {
+		was := *first(fact)
+		*first(fact) = was + 1
+		m := newMachine(t, nil)
+		r := m.begin(pythonKind(t), state, never)
+		r.until("the difference is logged", func() bool { return strings.Contains(m.log.String(), want) })
+		r.stop(job.Evicted, time.Minute)
+		if !job.IsUnavailable(r.err) || r.Latest().HasState() {
+			t.Errorf("Run = %v, want it to be unavailable here", r.err)
+		}
+		*first(fact) = was
 	}
-	m = newMachine(t, nil)
-	r = m.begin(pythonKind(t), state, never)
-	r.until("the difference is logged", func() bool { return strings.Contains(m.log.String(), "the kernel was") })
-	r.stop(job.Evicted, time.Minute)
-	if !job.IsUnavailable(r.err) || r.Latest().HasState() {
-		t.Errorf("Run = %v, want it to be unavailable here", r.err)
+	*first(features) = 'A' // no bits
+	if got := newMachine(t, nil).finish(pythonKind(t), state); got == "" {
+		t.Error("the program has no result after it continued on a processor with more features")
 	}
 }
 

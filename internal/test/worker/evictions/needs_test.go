@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// frozen is a handler whose states can be used on a machine of the same name alone, as
+// frozen is a handler whose states can be used on a machine that offers its name alone, as
 // snapshots of programs.
 type frozen struct {
 	machine string
@@ -31,8 +31,13 @@ func (f *frozen) Offer() string { return f.machine }
 
 func (f *frozen) needs() string { return f.machine + " machine=" + f.machine + " | " + f.library }
 
+func (f *frozen) meets(needs string) bool {
+	_, library, _ := strings.Cut(needs, " | ")
+	return presence.OfferMeets(f.machine, needs) && library == f.library
+}
+
 func (f *frozen) CheckNeeds(needs string) error {
-	if needs == f.needs() {
+	if f.meets(needs) {
 		return nil
 	}
 	f.checked.Add(1)
@@ -40,7 +45,7 @@ func (f *frozen) CheckNeeds(needs string) error {
 }
 
 func (f *frozen) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if state, _, ok := j.Saved(); ok && string(state) != f.needs() {
+	if state, _, ok := j.Saved(); ok && !f.meets(string(state)) {
 		return nil, errors.New("a foreign state was fetched")
 	}
 	f.ran.Add(1)
@@ -99,6 +104,25 @@ func TestNeedsAreLeftToAMatch(t *testing.T) {
 		}
 		if r := b.Record("job"); r.Interruptions != 1 || r.FailuresTotal != 0 || r.Generation != 2 || r.StateNeeds != "" {
 			t.Errorf("record = %+v, want that of a job that was handed over once", r)
+		}
+	})
+}
+
+// TestNeedsOfFeatures: a job whose state needs some features of a processor continues at once on a worker with more of them. With
+// fewer it waits, and is reported once no other worker has them.
+func TestNeedsOfFeatures(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		handedOver(b, &frozen{machine: "old+Aw", rest: time.Hour})
+		less, more := &frozen{machine: "old+AQ"}, &frozen{machine: "old+Bw", rest: time.Hour}
+		b.Start("less", job.Kinds{"a": less})
+		b.WaitFor("it looks at the job", time.Minute, func() bool { return less.checked.Load() > 0 })
+		second := b.Start("more", job.Kinds{"a": more})
+		b.WaitFor("the job continues", 30*time.Second, func() bool { return more.ran.Load() > 0 })
+		b.WaitFor("it is reported no longer", 2*time.Minute, func() bool { return len(unlike(t, b)) == 0 })
+		second.Stop()
+		b.WaitFor("the job is reported", 2*time.Minute, func() bool { return len(unlike(t, b)) > 0 })
+		if r := b.Record("job"); less.ran.Load() > 0 || r.Status != checkpoint.Open || r.StateNeeds != more.needs() {
+			t.Errorf("%d runs without the features, record %+v", less.ran.Load(), r)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/job"
 )
@@ -18,11 +19,17 @@ const snapshotVersion = 16
 // no snapshots.
 type machine struct{ snapshot.Machine }
 
-// kernels are the two machines of a history, which differ in their kernel.
-var kernels = [2]machine{kernel("6.1.0"), kernel("6.12.0")}
+// The machines of a history: two kernels, and one of them also with a processor of fewer features.
+var (
+	kernels = [2]machine{kernel("6.1.0", "_"), kernel("6.12.0", "_")}
+	lesser  = kernel("6.1.0", "A")
+)
 
-func kernel(release string) machine {
-	return machine{snapshot.Machine{Kernel: release, Arch: "amd64", CPU: "a processor", Features: "f", CRIU: "4.1", PageSize: 4096}}
+// kernel returns a machine with a kernel and the features of a processor: none by "A", all by "_".
+func kernel(release, features string) machine {
+	const featuresSize = 80
+	has := strings.Repeat(features, featuresSize)
+	return machine{snapshot.Machine{Kernel: release, Arch: "amd64", Features: has, CRIU: "4.1", PageSize: 4096}}
 }
 
 func (m machine) takesSnapshots() bool { return m != machine{} }
@@ -44,7 +51,7 @@ func (c *chain) checkThaw(j *job.Job, version int, state []byte) error {
 	if !c.on.takesSnapshots() {
 		return j.CheckVersion(0)
 	}
-	if !strings.HasPrefix(string(state[stateSize:]), c.on.Offer()) || version != snapshotVersion {
+	if !presence.OfferMeets(c.on.Offer(), string(state[stateSize:])) || version != snapshotVersion {
 		c.recorder.ContinuedElsewhere(j.ID, c.on.Kernel)
 	}
 	return j.CheckVersion(snapshotVersion)
@@ -66,7 +73,7 @@ func (p *plan) mixMachines() {
 	}
 	p.machines = machineMix{draws: true, of: map[string]machine{}, first: r.IntN(2)}
 	for _, w := range p.runs {
-		p.machines.of[w.vm] = [...]machine{kernels[0], kernels[0], kernels[1], kernels[1], {}}[r.IntN(5)]
+		p.machines.of[w.vm] = [...]machine{kernels[0], lesser, kernels[1], kernels[1], {}}[r.IntN(5)]
 	}
 	for _, j := range p.jobs {
 		if (j.kind != "chain" && j.kind != "large") || j.noReports || r.oneIn(4) {
@@ -103,7 +110,7 @@ func (h *history) mayAcquire(vm, id, needs string) bool {
 	if _, known := h.machines.of[vm]; !known && vm != lastingVM && !strings.HasPrefix(vm, finalPrefix) {
 		return true // an operator
 	}
-	return h.machineOf(vm).needs() == needs
+	return presence.OfferMeets(h.machineOf(vm).Offer(), needs)
 }
 
 func (h *history) machineOf(vm string) machine { return h.machines.machineOf(vm) }
