@@ -2,7 +2,7 @@
 //
 // A [Pool] knows the NVIDIA GPUs of this machine by /dev/nvidia0 and so on, or those that an operator
 // lists. Jobs reserve them by number, and their programs find them in the variables that the libraries
-// read. Nothing else keeps a program from the others.
+// read. In a control group the kernel keeps a program from the others ([Visible]).
 //
 // A GPU that nvidia-smi reports as broken, or whose device is gone, is given to no job until that
 // changes. A job that has it runs on.
@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,10 +34,16 @@ type Config struct {
 	// there are none.
 	Lock func(name string) (release func(), ok bool)
 
+	// Hide says that programs are in control groups that show them the GPUs of their jobs alone.
+	Hide bool
+
+	// NotHidden is why programs can open the GPUs of others. It is logged when a GPU is found.
+	NotHidden error
+
 	// Log gets a line when a GPU breaks or comes back.
 	Log *slog.Logger
 
-	// Root has dev. Default: /.
+	// Root has dev, proc and sys. Default: /.
 	Root string
 }
 
@@ -56,6 +63,7 @@ type device struct {
 	ID     string // as variables name it
 	name   string // of the model; empty if it is not known
 	fault  string // why no job gets it; empty for none
+	place  *place // nil if it is not known
 	taken  bool
 	unlock func()
 }
@@ -234,6 +242,12 @@ func (p *Pool) Variables(ids []string) map[string]string {
 	defer p.mu.Unlock()
 	switch all := strings.Join(ids, ","); {
 	case all != "":
+		if p.Hide { // the libraries count those that they can open
+			all = "0"
+			for i := 1; i < len(ids); i++ {
+				all += "," + strconv.Itoa(i)
+			}
+		}
 		// The order is that of nvidia-smi.
 		return map[string]string{"CUDA_VISIBLE_DEVICES": all, "NVIDIA_VISIBLE_DEVICES": all, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 	case len(p.devices) > 0:
