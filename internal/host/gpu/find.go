@@ -44,8 +44,9 @@ func (p *Pool) check(ctx context.Context) {
 		if p.Hide && d.place == nil {
 			f.fault = cmp.Or(f.fault, "its device is not known: the driver does not list it in /proc/driver/nvidia/gpus")
 		}
-		p.set(d, f.fault)
+		p.set(d, cmp.Or(d.xid, f.fault))
 	}
+	p.takeXids()
 	p.wake()
 }
 

@@ -5,13 +5,16 @@
 // read. In a control group the kernel keeps a program from the others ([Visible]).
 //
 // A GPU that nvidia-smi reports as broken, or whose device is gone, is given to no job until that
-// changes. A job that has it runs on.
+// changes, and one that needs a reset by the kernel's log until it has had one. A job
+// that has it runs on.
 package gpu
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,8 +53,9 @@ type Config struct {
 // Pool gives GPUs to jobs. A nil *Pool has none.
 type Pool struct {
 	Config
-	stop context.CancelFunc
-	over chan struct{}
+	stop   context.CancelFunc
+	over   chan struct{}
+	kernel *os.File // nil where it cannot be read
 
 	mu      sync.Mutex
 	devices []*device
@@ -63,6 +67,7 @@ type device struct {
 	ID     string // as variables name it
 	name   string // of the model; empty if it is not known
 	fault  string // why no job gets it; empty for none
+	xid    string // of the faults the one that the kernel reported
 	place  *place // nil if it is not known
 	taken  bool
 	unlock func()
@@ -109,7 +114,8 @@ func newPool(c Config) *Pool {
 	if c.Root == "" {
 		c.Root = "/"
 	}
-	return &Pool{Config: c, over: make(chan struct{}), changed: make(chan struct{}), jobs: map[string]*reservation{}}
+	return &Pool{Config: c, over: make(chan struct{}), changed: make(chan struct{}), jobs: map[string]*reservation{},
+		kernel: openKernelLog(filepath.Join(c.Root, "dev", "kmsg"))}
 }
 
 // Close stops watching.
@@ -117,6 +123,9 @@ func (p *Pool) Close() {
 	if p != nil {
 		p.stop()
 		<-p.over
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_ = p.kernel.Close() // nobody reads a closed file
 	}
 }
 
@@ -141,6 +150,7 @@ func (p *Pool) count() (n int) {
 func (p *Pool) Reserve(id string, n int) (release func(), changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.takeXids()
 	if has := p.count(); n > has {
 		return nil, nil, fmt.Errorf("the job takes %d GPUs, and jobs can have %d of this machine", n, has)
 	}
