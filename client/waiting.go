@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -88,9 +89,10 @@ type PayloadStart struct {
 const startShown = 512
 
 // PayloadStart returns the start of a job's payload; ok is false if nothing shows it. A payload of more
-// than 48 KiB is in a blob until the job has ended. A smaller one is in the job's message alone: it is
-// found while that waits at the front of its queue, or of the poison queue, and not while the job runs.
-// It costs at most four calls, and none for a job that is done or cancelled.
+// than 48 KiB is in a blob until the job has ended, which is removed soon after that. A smaller one is in
+// the job's message alone: it is found while that waits at the front of its queue, or of the poison
+// queue, and not while the job runs. It costs at most four calls, and one for a job that is done or
+// cancelled.
 func (c *Client) PayloadStart(ctx context.Context, j Job) (p PayloadStart, ok bool, err error) {
 	e, ok, err := c.envelopeOf(ctx, j)
 	if !ok || err != nil {
@@ -105,7 +107,7 @@ func (c *Client) PayloadStart(ctx context.Context, j Job) (p PayloadStart, ok bo
 
 // envelopeOf returns the part of a job's message that has the payload, as far as it can be found.
 func (c *Client) envelopeOf(ctx context.Context, j Job) (e queue.Envelope, ok bool, err error) {
-	if j.Status == StatusDone || j.Status == StatusCancelled || j.WorkSHA256 == "" {
+	if j.WorkSHA256 == "" {
 		return e, false, nil
 	}
 	e = queue.Envelope{ID: j.ID, Again: j.Again}
@@ -117,7 +119,7 @@ func (c *Client) envelopeOf(ctx context.Context, j Job) (e queue.Envelope, ok bo
 		return e, ok, err
 	}
 	var queues []*queue.Queue
-	switch j.Status { //nolint:exhaustive // the message of a running job is hidden
+	switch j.Status { //nolint:exhaustive // the message of a running job is hidden, and an ended one has none
 	case StatusOpen:
 		if err := c.readShards(ctx); err != nil {
 			return e, false, err
@@ -143,4 +145,58 @@ func (c *Client) envelopeOf(ctx context.Context, j Job) (e queue.Envelope, ok bo
 		}
 	}
 	return e, false, nil
+}
+
+// RunAgain starts jobs again that have ended, from scratch, with the payload, inputs and group that they
+// had: done and cancelled ones like [PutOptions].Again, without their limits and deadline, and
+// dead-lettered ones like [Client.Replay], by whose rules it calls report. It refuses a job that waits
+// or runs, and one whose payload is gone: see [Client.PayloadStart].
+func (c *Client) RunAgain(ctx context.Context, ids []string, report func(ActionResult) error) error {
+	var dead []string
+	for _, id := range ids {
+		j, err := c.Get(ctx, id)
+		if err == nil && j.Status == StatusPoison {
+			dead = append(dead, id)
+			continue
+		}
+		r := ActionResult{ID: id, Action: Failed, Err: err}
+		if err == nil {
+			r.Action, r.Err = c.runAgain(ctx, j)
+		}
+		if r.Err != nil {
+			r.Detail = r.Err.Error()
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := report(r); err != nil {
+			return err
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	return c.Replay(ctx, Selection{IDs: dead}, ReplayOptions{FromScratch: true}, report)
+}
+
+func (c *Client) runAgain(ctx context.Context, j Job) (Action, error) {
+	e, ok, err := c.envelopeOf(ctx, j)
+	switch {
+	case !j.Status.Ended():
+		return Refused, ErrNotFinished
+	case err == nil && !ok:
+		return Refused, errors.New("its payload went with its message: producer put --again takes it once more")
+	}
+	spec := Spec{ID: j.ID, Kind: j.Kind, Inputs: j.Inputs, Group: j.Group, Estimate: j.Estimate}
+	if err == nil {
+		spec.Payload, err = c.stores.Payloads.Load(ctx, e)
+	}
+	if err != nil {
+		return Failed, c.failure(ctx, err, toRead)
+	}
+	_, err = c.PutMany(ctx, Specs(spec), PutOptions{Again: true, Report: func(r PutResult) error { return r.Err }})
+	if err != nil {
+		return Failed, err
+	}
+	return Replayed, nil
 }

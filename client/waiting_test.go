@@ -2,6 +2,8 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,9 +91,47 @@ func TestPayloadStart(t *testing.T) {
 	}
 	expect("claimed", "small", "", 0, false)
 	expect("claimed", "large", string(long[:512]), int64(len(long)), true)
-	done := b.seed(t, "done", StatusDone).Record()
+	done := jobOf(b.seed(t, "done", StatusDone).Record())
+	done.WorkSHA256 = strings.Repeat("a", 64)
 	b.server.ResetCounts()
-	if _, ok, err := b.PayloadStart(t.Context(), jobOf(done)); ok || err != nil || len(b.server.Counts()) > 0 {
-		t.Errorf("PayloadStart of a job that is done = %t, %v, with the calls %v; want none", ok, err, b.server.Counts())
+	if _, ok, err := b.PayloadStart(t.Context(), done); ok || err != nil || len(b.server.Counts()) > 1 {
+		t.Errorf("PayloadStart of a job that is done = %t, %v, with the calls %v; want nothing after one call", ok, err, b.server.Counts())
+	}
+}
+
+// TestRunAgain: a job that has ended runs again with its payload, inputs and group, where those are
+// still known. A job that has not ended, and one whose payload is gone, are left as they are.
+func TestRunAgain(t *testing.T) {
+	b := setup(t)
+	long := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
+	inputs := []job.Input{{Container: "data", Blob: "a.csv"}}
+	for _, spec := range []Spec{{ID: "large", Payload: long, Inputs: inputs}, {ID: "small", Payload: 7}, {ID: "none"}, {ID: "waits"}} {
+		spec.Kind, spec.Group = "k", "g"
+		if _, err := b.Put(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Cancel(t.Context(), []string{"large", "small", "none"}, CancelOptions{}, func(ActionResult) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.stores.Queue.Claim(t.Context(), queue.MaxClaim, time.Minute); err != nil { // by a worker, which drops them
+		t.Fatal(err)
+	}
+	got := map[string]Action{}
+	err := b.RunAgain(t.Context(), []string{"large", "small", "none", "waits", "missing"}, func(r ActionResult) error {
+		if got[r.ID] = r.Action; (r.Err != nil) != (r.Action != Replayed) {
+			t.Errorf("job %s is %s, with the error %v", r.ID, r.Action, r.Err)
+		}
+		return nil
+	})
+	want := map[string]Action{"large": Replayed, "small": Refused, "none": Replayed, "waits": Refused, "missing": Failed}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("RunAgain: %v (-want +got)\n%s", err, diff)
+	}
+	j, err := b.Get(t.Context(), "large")
+	p, _, payloadErr := b.PayloadStart(t.Context(), j)
+	err = errors.Join(err, payloadErr)
+	if err != nil || j.Status != StatusOpen || j.Again == 0 || !slices.Equal(j.Inputs, inputs) || p.Size != int64(len(long)) {
+		t.Errorf("the job = %+v, %v, with a payload of %d bytes, want it open with payload and inputs", j, err, p.Size)
 	}
 }

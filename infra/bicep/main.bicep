@@ -78,7 +78,7 @@ param operatorKind principalKindType = 'User'
 @description('Address range of the network. It needs an address for each VM and five more.')
 param addressPrefix string = '10.42.0.0/22'
 
-@description('How VMs reach the internet: NatGateway, which is paid by the hour and the gigabyte; or StorageOnly, which is free, and leaves VMs without updates of their packages and without log collection.')
+@description('How VMs reach the internet: NatGateway, which is paid by the hour and the gigabyte; or StorageOnly, which is free, and leaves VMs without updates of their packages, without log collection, and the number of VMs to the first queue alone, without -first.')
 param outbound outboundType = 'NatGateway'
 
 // Package and settings.

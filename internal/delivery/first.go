@@ -7,33 +7,12 @@ import (
 
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
+	"github.com/spotworker/spotworker/internal/worker/intake"
 	"github.com/spotworker/spotworker/job"
 )
 
-const (
-	// patience is how long a released job may wait for its turn on its own queue. A job that
-	// would wait for longer goes to the queue First.
-	patience = 10 * time.Second
-
-	// countKnownFor is how old a count of a queue may be: the jobs of a drain share one.
-	countKnownFor = 30 * time.Second
-)
-
-// backlog is what a worker knows of a queue and of the workers that take from it.
-type backlog struct {
-	messages int           // about, running jobs included
-	slots    int           // jobs that the workers run at once, all together
-	queues   int           // among which the workers share their slots
-	usual    time.Duration // run time of a job; 0 if unknown
-}
-
-// isLong reports whether the workers need more than [patience] until they start a job at the end of
-// the queue.
-func (b backlog) isLong() bool {
-	slots := float64(b.slots) / float64(b.queues)
-	waiting := float64(b.messages) - slots
-	return b.usual > 0 && waiting > slots*patience.Seconds()/b.usual.Seconds()
-}
+// countKnownFor is how old a count of a queue may be: the jobs of a drain share one.
+const countKnownFor = 30 * time.Second
 
 // moveFirst puts a job on the queue First if a stop interrupts it and it would wait behind a backlog,
 // and reports whether it did. Other releases and failures leave a job on its queue: they must not
@@ -43,22 +22,22 @@ func (s *settlement) moveFirst(ctx context.Context, stop *job.Stop) bool {
 	if !r.usesFirst() || s.isOn(r.Stores.First) || !mayMove(stop, s.isOnDemand()) {
 		return false
 	}
-	b := backlog{slots: r.Slots, queues: 1, usual: r.runs.mean()}
-	if b.usual == 0 && s.run != nil {
-		b.usual = s.run.watch.Elapsed() // jobs take as long at least
+	b := intake.Backlog{Slots: r.Slots, Queues: 1, Usual: r.runs.mean()}
+	if b.Usual == 0 && s.run != nil {
+		b.Usual = s.run.watch.Elapsed() // jobs take as long at least
 	}
 	if workers, _, _ := r.Fleet.Taking(s.lease.Queue().Name()); workers > 0 {
-		b.slots *= workers
+		b.Slots *= workers
 	}
 	if r.Stores.Jobs != nil {
-		b.queues = len(r.Stores.Jobs.All())
+		b.Queues = len(r.Stores.Jobs.All())
 	}
 	ctx = outage.Optional(ctx)
 	var known bool
-	if b.messages, known = r.counts.count(ctx, s.lease.Queue()); !known || !b.isLong() || !s.putOn(ctx, r.Stores.First, &r.firstRest) {
+	if b.Messages, known = r.counts.count(ctx, s.lease.Queue()); !known || !b.IsLong() || !s.putOn(ctx, r.Stores.First, &r.firstRest) {
 		return false
 	}
-	s.log.InfoContext(ctx, "job put before the backlog", "queue", r.Stores.First.Name(), "messages", b.messages, "usual_job", b.usual)
+	s.log.InfoContext(ctx, "job put before the backlog", "queue", r.Stores.First.Name(), "messages", b.Messages, "usual_job", b.Usual)
 	return true
 }
 

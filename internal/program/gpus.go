@@ -51,12 +51,30 @@ func (k *parsedKind) checkGPUs(v jsonpos.Value) error {
 	if k.Snapshot {
 		return v.Errorf("a program with GPUs cannot be frozen: leave out snapshot or gpus")
 	}
-	for _, name := range gpu.Variables {
-		if _, set := k.Environment[name]; set || slices.Contains(k.Pass, name) {
-			return v.Errorf("%s is set by the worker for jobs with gpus: leave it out of environment", name)
-		}
+	if name := k.ownGPUVariable(); name != "" {
+		return v.Errorf("%s is set by the worker for jobs with gpus: leave it out of environment", name)
 	}
 	return nil
+}
+
+// ownGPUVariable returns a variable with which the kind itself says which GPUs its programs see; empty
+// for none.
+func (k *Kind) ownGPUVariable() string {
+	for _, name := range gpu.Variables {
+		if _, set := k.Environment[name]; set || slices.Contains(k.Pass, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// visible returns the GPUs that the program of a job with these can open, nil for all. A message cannot
+// say which it sees: k is its kind as the kinds file has it.
+func (k *Kind) visible(devices []string) *gpu.Visible {
+	if len(devices) == 0 && k.ownGPUVariable() != "" {
+		return nil
+	}
+	return k.Pool.Visible(devices)
 }
 
 // GPUs gives the jobs of programs the GPUs of a pool.

@@ -77,6 +77,14 @@ func TestGPUs(t *testing.T) {
 			t.Errorf("kind %s: Reserve = %v, want nothing reserved", kind, err)
 		}
 	}
+	hiding := gpu.Open(gpu.Config{Hide: true, Root: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	defer hiding.Close()
+	for i, hidden := range []bool{true, true, false, true} { // the kind "own" names its GPUs itself
+		k := kinds[i]
+		if k.Pool = hiding; (k.visible(nil) != nil) != hidden {
+			t.Errorf("kind %s: GPUs of others are hidden: %t, want %t", k.Name, !hidden, hidden)
+		}
+	}
 	w := b.begin(kinds[0], "", nil)
 	if w.wait(t); !job.IsUnavailable(w.err) {
 		t.Errorf("a job without its GPUs: %v, want it unavailable", w.err)

@@ -147,7 +147,9 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 		return end, h.backOff(ctx, r.log, err)
 	}
 	defer r.snapshots.close()
-	if r.program, err = tree.Start(cmd, h.limits(r.folder.User), h.groups, r.folder.User, out); err != nil {
+	limits := h.limits(r.folder.User)
+	limits.GPUs = h.kind.visible(r.folder.gpus)
+	if r.program, err = tree.Start(cmd, limits, h.groups, r.folder.User, out); err != nil {
 		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	if err := r.snapshots.begin(ctx); err != nil {

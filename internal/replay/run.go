@@ -19,6 +19,7 @@ type task struct {
 	released int  // times
 	dirty    bool // its last run ended without a word
 	moved    bool // it runs on regular VMs
+	first    bool // it is on the queue First
 	lost     time.Duration
 	lastEnd  End
 }
@@ -68,6 +69,24 @@ func (a *agenda) Pop() any {
 type pool struct {
 	free    []slot
 	waiting []int // numbers of jobs, in the order in which they became visible
+	first   []int // the same on the queue First
+	inRow   int   // claims from First since one from the other queue
+}
+
+// take returns the job that is claimed next; ok is false if none waits.
+func (p *pool) take() (next int, ok bool) {
+	from := &p.waiting
+	if len(p.first) > 0 && (len(p.waiting) == 0 || p.inRow < intake.MostInRow) {
+		from = &p.first
+		p.inRow++
+	} else {
+		p.inRow = 0
+	}
+	if len(*from) == 0 {
+		return 0, false
+	}
+	next, *from = (*from)[0], (*from)[1:]
+	return next, true
 }
 
 // simulation is a replay that runs.
@@ -88,8 +107,9 @@ type simulation struct {
 //
 // The model around the worker's decisions: a VM is paid for while it lives, takes work after
 // its boot, and is replaced at once, but for recorded fleets. A worker with a free slot polls
-// its queue as package intake says, and a busy one takes the next message at once. Messages are claimed in
-// the order in which they became visible. A call of storage takes 20 ms and never fails. A
+// its queue as package intake says, and a busy one takes the next message at once. Messages of a queue are
+// claimed in the order in which they became visible. A job that is released is put before a backlog by the
+// workers' rule; the regular VMs have one queue. A call of storage takes 20 ms and never fails. A
 // handler returns at once when it is stopped, has a new state at any moment, and stands still
 // while one is saved. The message of a dead VM is visible again when its visibility ends, which
 // was renewed every third of it. No job is given up.
@@ -169,16 +189,15 @@ func (s *simulation) open() {
 func (s *simulation) step(e event) {
 	if e.kind == freed {
 		p := s.poolOf(e.slot.lane >= s.spot)
-		if len(p.waiting) == 0 {
+		if next, ok := p.take(); ok {
+			s.start(next, e.slot, e.at)
+		} else {
 			p.free = append(p.free, e.slot)
-			return
 		}
-		next := p.waiting[0]
-		p.waiting = p.waiting[1:]
-		s.start(next, e.slot, e.at)
 		return
 	}
-	p := s.poolOf(s.tasks[e.n].moved)
+	t := &s.tasks[e.n]
+	p := s.poolOf(t.moved)
 	polled := e.at + s.poll(len(p.free))
 	if polled >= s.scenario.For.Duration {
 		return
@@ -192,6 +211,12 @@ func (s *simulation) step(e event) {
 			s.start(e.n, chosen, polled)
 			return
 		}
+	}
+	slots := s.spot * s.scenario.Fleet.Slots // which all run jobs then
+	b := intake.Backlog{Messages: slots + len(p.waiting), Slots: slots, Queues: 1, Usual: s.scenario.Work.Length.Duration}
+	if t.first = !t.moved && (t.first || t.lastEnd == Released && !s.scenario.Policy.Hold && b.IsLong()); t.first {
+		p.first = append(p.first, e.n)
+		return
 	}
 	p.waiting = append(p.waiting, e.n)
 }

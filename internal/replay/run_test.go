@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,6 +125,25 @@ func TestNoSlotRunsTwoJobs(t *testing.T) {
 		if at > 2 || !inside {
 			t.Errorf("%d jobs at once on lane %d at %s, within a life: %t", at, a.lane, a.from, inside)
 		}
+	}
+}
+
+// TestReleasedRunFirst: a job that is released runs again before a backlog, of which one in four claims
+// is left to the others.
+func TestReleasedRunFirst(t *testing.T) {
+	r := replayed(t, func(s *Scenario) {
+		s.Fleet.VMs, s.Fleet.Rate, s.Fleet.Full, s.Work.Jobs, s.Work.Length.Duration = 4, 20, 1, 1000, time.Minute
+	})
+	if r.Done != r.Jobs || r.Warned.Runs < 20 || r.Warned.Mean > 120 {
+		t.Errorf("%d of %d jobs are done; %d were released and ran again after %.1f s on average, want 120 at most: the backlog takes hours",
+			r.Done, r.Jobs, r.Warned.Runs, r.Warned.Mean)
+	}
+	p, order := pool{first: []int{1, 2, 3, 4, 5}, waiting: []int{6, 7, 8}}, []int(nil)
+	for n, ok := p.take(); ok; n, ok = p.take() {
+		order = append(order, n)
+	}
+	if want := []int{1, 2, 3, 6, 4, 5, 7, 8}; !slices.Equal(order, want) {
+		t.Errorf("claimed in the order %v, want %v", order, want)
 	}
 }
 

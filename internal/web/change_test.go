@@ -174,6 +174,10 @@ func TestSelectedRows(t *testing.T) {
 	page, _ = ask("replay", "dead", "c")
 	wantText(t, "the question", page, "Replay 2 jobs?")
 	wantText(t, "the outcome", r.made(t, r.post(t, "/change", fields)), "1 replayed", "no message of c")
+	r.putAndWait(t, "short", "echo", client.StatusDone)
+	page, _ = ask("again", "a", "short", "c")
+	wantText(t, "the question", page, "Run 3 jobs again from the beginning?")
+	wantText(t, "the outcome", r.made(t, r.post(t, "/change", fields)), "2 replayed, 0 purged, 0 dropped, 1 refused")
 	for do, ids := range map[string][]string{"cancel": nil, "purge": {"c"}} {
 		if page, code := ask(do, ids...); code != http.StatusConflict {
 			t.Errorf("%s of %v: status %d, want 409:\n%s", do, ids, code, page)
@@ -183,6 +187,20 @@ func TestSelectedRows(t *testing.T) {
 	if _, code := ask("cancel", "c"); code != http.StatusForbidden {
 		t.Errorf("status of a form of another session = %d, want 403", code)
 	}
+}
+
+// TestRunAgain: the page of a job that has ended runs it again where something still has its payload,
+// and otherwise says why it cannot.
+func TestRunAgain(t *testing.T) {
+	r := setupChanges(t)
+	r.putAndWait(t, "empty", "echo", client.StatusDone)
+	wantText(t, "the page", r.get(t, "/job/empty").Body.String(), `href="/change?do=again&amp;id=empty"`)
+	if _, err := r.config.Client.Put(t.Context(), client.Spec{ID: "gone", Kind: "echo", Payload: 7}); err != nil {
+		t.Fatal(err)
+	}
+	r.await(t, "gone", client.StatusDone)
+	wantText(t, "the page", r.get(t, "/job/gone").Body.String(), "<button disabled>Run again…</button>", "payload is not kept any longer")
+	wantText(t, "the outcome", r.confirm(t, "/change?do=again&id=gone"), "1 refused", "producer put --again")
 }
 
 // TestForgery: a change needs the cookie, the page's own origin, and the token of its session; a

@@ -28,7 +28,8 @@ type jobRead struct {
 	log     client.Log
 	outputs []client.Output
 	result  []byte
-	payload client.PayloadStart // empty if it is not known
+	payload client.PayloadStart
+	known   bool // the payload
 	err     error
 
 	part   error // why the log, the outputs, the result or the payload are missing; nil if none is
@@ -103,7 +104,8 @@ func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	switch {
 	case err == nil:
 	case before != nil && before.err == nil && !isNoJob(err):
-		to.log, to.outputs, to.result, to.payload, to.part = before.log, before.outputs, before.result, before.payload, before.part
+		to.log, to.outputs, to.result, to.payload, to.known = before.log, before.outputs, before.result, before.payload, before.known
+		to.part = before.part
 		to.unread, to.asOf = err, before.asOf
 		return
 	default:
@@ -113,7 +115,7 @@ func (r *jobReader) load(ctx context.Context, id string, to, before *jobRead) {
 	to.log, to.asOf = live, to.at
 	if before != nil && before.err == nil && before.part == nil && before.log.Job.UpdatedAt.Equal(live.Job.UpdatedAt) {
 		to.log.Lines = joined(before.log.Lines, live.Lines)
-		to.outputs, to.result, to.payload = before.outputs, before.result, before.payload
+		to.outputs, to.result, to.payload, to.known = before.outputs, before.result, before.payload, before.known
 	} else {
 		to.part = r.loadRest(ctx, id, to)
 	}
@@ -133,7 +135,7 @@ func (r *jobReader) loadRest(ctx context.Context, id string, to *jobRead) error 
 	if to.log.Job.Status == client.StatusDone && to.log.Job.ResultSize <= shown {
 		to.result, resultErr = r.client.Result(ctx, id)
 	}
-	to.payload, _, payloadErr = r.client.PayloadStart(ctx, to.log.Job)
+	to.payload, to.known, payloadErr = r.client.PayloadStart(ctx, to.log.Job)
 	return cmp.Or(logErr, outputsErr, resultErr, payloadErr)
 }
 
@@ -206,7 +208,7 @@ func (s *Server) job(ctx context.Context, p *page, id string) {
 	b := oneJob{Row: v.rowOf(j, 0), Group: line(j.Group), Reason: line(j.Reason), Payload: detail.Payload(read.payload),
 		Ended: j.Status.Ended(), Next: j.FollowUps, Log: logOf(read.log.Lines), Wakes: j.Status == client.StatusRunning,
 		Result: plaintext.Block(clip(string(read.result), shown)), HasMore: j.ResultSize > shown}
-	if b.Changes = changesOf(j); read.unread != nil {
+	if b.Changes = changesOf(j, read.known); read.unread != nil {
 		b.Unread, b.AsOf = line(s.config.Explain(read.unread)), read.asOf
 	}
 	if read.part != nil {

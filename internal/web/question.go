@@ -31,6 +31,8 @@ func (s *Server) changeOf(ctx context.Context, q url.Values) (*change, error) {
 		return s.poison(ctx, do, id, q.Get("group"))
 	case "requeue":
 		return s.requeue(ctx, id)
+	case "again":
+		return s.runAgain([]string{id}, "job "+line(id), addressOf(id)), nil
 	case "drain", "resume":
 		return s.drain(do, q.Get("worker")), nil
 	case "quarantine", "free":
@@ -58,6 +60,8 @@ func (s *Server) changeOfRows(do string, ids []string) (*change, error) {
 		one := s.replay(client.Selection{IDs: ids}, which, "", "/jobs")
 		one.About = append(one.About, "The others of the selected jobs stay as they are.")
 		return one, nil
+	case "again":
+		return s.runAgain(ids, which, "/jobs"), nil
 	}
 	return nil, errors.New("there is no such change")
 }
@@ -65,7 +69,7 @@ func (s *Server) changeOfRows(do string, ids []string) (*change, error) {
 // backOf is the address to go back to from a change that cannot be made.
 func backOf(q url.Values) string {
 	switch q.Get("do") {
-	case "cancel", "requeue":
+	case "cancel", "requeue", "again":
 		return addressOf(q.Get("id"))
 	case "cancel-selected":
 		return selectionOf(q).Address()
@@ -111,8 +115,8 @@ func (s *Server) cancelOne(ctx context.Context, id string) (*change, error) {
 	return one, nil
 }
 
-const aboutCancel = "A waiting job is no longer started, and a running one is stopped within 30 s. Only " +
-	"producer put --again starts it over."
+const aboutCancel = "A waiting job is no longer started, and a running one is stopped within 30 s. " +
+	"It can only be run again from the beginning, with its payload."
 
 // cancelSelected cancels the jobs of a page of jobs that have not ended.
 func (s *Server) cancelSelected(ctx context.Context, chosen selection) (*change, error) {
@@ -204,6 +208,21 @@ func (s *Server) replay(selection client.Selection, which, question, back string
 		do: func(ctx context.Context, o changeOptions, done *outcome) error {
 			return s.operate(done, func(report func(client.ActionResult) error) error {
 				return s.config.Client.Replay(ctx, selection, client.ReplayOptions{FromScratch: o.fromScratch}, report)
+			})
+		},
+	}
+}
+
+// runAgain starts jobs again that have ended.
+func (s *Server) runAgain(ids []string, which, back string) *change {
+	return &change{
+		Title: "Run " + which + " again", Question: "Run " + which + " again from the beginning?", Button: "Run " + which + " again", Back: back,
+		Danger: true,
+		About: []string{"The payload, inputs and group stay; a result is gone, and the story keeps the outcome. Limits and deadline of " +
+			"a job that was not dead-lettered are lost. A job whose payload is gone, or that has not ended, stays as it is."},
+		do: func(ctx context.Context, _ changeOptions, done *outcome) error {
+			return s.operate(done, func(report func(client.ActionResult) error) error {
+				return s.config.Client.RunAgain(ctx, ids, report)
 			})
 		},
 	}

@@ -77,13 +77,14 @@ func (p *page) Handled() (kinds []string) {
 // button leads to the question of a change.
 type button struct {
 	Label, Address string
-	Danger         bool // it cannot be undone
+	Danger         bool   // it cannot be undone
+	Off            string // why it cannot be used; empty if it can
 }
 
-// changesOf are the changes that a job's page offers.
-func changesOf(j client.Job) (all []button) {
+// changesOf are the changes that a job's page offers. hasPayload says that something has its payload.
+func changesOf(j client.Job, hasPayload bool) (all []button) {
 	add := func(label, do string, danger bool) {
-		all = append(all, button{label, changeAddress(do, "id", j.ID), danger})
+		all = append(all, button{Label: label, Address: changeAddress(do, "id", j.ID), Danger: danger})
 	}
 	switch j.Status { //nolint:exhaustive // others offer nothing
 	case client.StatusOpen, client.StatusRunning:
@@ -94,6 +95,10 @@ func changesOf(j client.Job) (all []button) {
 	case client.StatusPoison:
 		add("Replay", "replay", false)
 		add("Purge", "purge", true)
+	case client.StatusDone, client.StatusCancelled:
+		if add("Run again", "again", true); !hasPayload {
+			all[0].Off = "Its payload is not kept any longer: producer put --again takes it once more."
+		}
 	}
 	return all
 }
@@ -113,7 +118,9 @@ func (v view) changesOfVM(vm overview.VM) (all []button) {
 			}
 		}
 	}
-	add := func(label, do, of, name string) { all = append(all, button{label, changeAddress(do, of, name), false}) }
+	add := func(label, do, of, name string) {
+		all = append(all, button{Label: label, Address: changeAddress(do, of, name)})
+	}
 	name := vm.Name
 	if machine != "" {
 		name = machine

@@ -129,10 +129,6 @@ func (t *queueRotation) stuckAt(claims []*claim, now time.Time) time.Time {
 	return now.Add(longestPoll)
 }
 
-// mostInRow is how many claims in a row are from First while another queue is due: of four
-// claims one is left to the others.
-const mostInRow = 3
-
 // isFirst reports whether the queue is First.
 func (t *queueRotation) isFirst(s *queueState) bool { return t.first != nil && s.queue == t.first }
 
@@ -151,7 +147,7 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 			other, at = s, t.next+i
 		}
 	}
-	if first != nil && (other == nil || t.inRow < mostInRow) {
+	if first != nil && (other == nil || t.inRow < intake.MostInRow) {
 		t.inRow++
 		return first
 	}

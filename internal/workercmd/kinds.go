@@ -124,7 +124,7 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 	}
 	var pool *gpu.Pool
 	if program.TakeGPUs(kinds) {
-		pool = openGPUs(kinds, shared, log)
+		pool = openGPUs(kinds, shared, groups, log)
 		gpus = program.ShareGPUs(kinds, pool)
 	}
 	for i := range kinds {
@@ -144,8 +144,12 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *vmsha
 }
 
 // openGPUs looks for the machine's GPUs, and warns of kinds that need more.
-func openGPUs(kinds []program.Kind, shared *vmshare.Dir, log *slog.Logger) *gpu.Pool {
+func openGPUs(kinds []program.Kind, shared *vmshare.Dir, groups *tree.Groups, log *slog.Logger) *gpu.Pool {
 	c := gpu.Config{List: kinds[0].ListedGPUs, Log: log}
+	if c.NotHidden = groups.HidesGPUs(); slices.ContainsFunc(c.List, gpu.IsPart) {
+		c.NotHidden = errors.New("the kinds file lists parts of GPUs (MIG)")
+	}
+	c.Hide = c.NotHidden == nil && (c.List == nil || len(c.List) > 0)
 	if shared != nil {
 		c.Lock = shared.Lock
 	}

@@ -25,7 +25,7 @@ param accountName string
 @description('Resource group of the storage account.')
 param accountGroup string
 
-@description('Queues whose depth sets the number of VMs: the average of all. Of the metrics of the account the first one counts alone.')
+@description('Queues whose depth sets the number of VMs: the average of all, which workers publish with the messages of -first in the first one. Of the metrics of the account the first queue counts alone, without -first.')
 param queueNames string[]
 
 @description('Resource id of the scale set that has the depths as custom metrics; empty where workers publish none.')

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,6 +26,9 @@ func (p *Pool) check(ctx context.Context) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.NotHidden != nil && len(p.devices) == 0 && len(found) > 0 {
+		p.Log.WarnContext(ctx, "programs can open all GPUs of this VM: only variables separate jobs", "error", p.NotHidden)
+	}
 	for _, d := range p.devices {
 		if !slices.ContainsFunc(found, func(f *device) bool { return f.ID == d.ID }) {
 			found = append(found, &device{ID: d.ID, fault: "its device is gone"})
@@ -38,36 +40,39 @@ func (p *Pool) check(ctx context.Context) {
 			i, p.devices = len(p.devices), append(p.devices, &device{})
 		}
 		d := p.devices[i]
-		was := d.fault
-		d.ID, d.name, d.fault = f.ID, cmp.Or(f.name, d.name), f.fault
-		switch {
-		case was == "" && d.fault != "":
-			p.Log.WarnContext(ctx, "GPU is broken; no job gets it until that changes. If it stays, delete this VM",
-				"resource", "GPU "+d.String(), "error", d.fault)
-		case was != "" && d.fault == "":
-			p.Log.InfoContext(ctx, "GPU works again", "resource", "GPU "+d.String())
+		d.ID, d.name, d.place = f.ID, cmp.Or(f.name, d.name), cmp.Or(d.place, f.place)
+		if p.Hide && d.place == nil {
+			f.fault = cmp.Or(f.fault, "its device is not known: the driver does not list it in /proc/driver/nvidia/gpus")
 		}
+		p.set(d, cmp.Or(d.xid, f.fault))
 	}
+	p.takeXids()
 	p.wake()
+}
+
+// set sets why no job gets a GPU.
+func (p *Pool) set(d *device, fault string) {
+	was := d.fault
+	d.fault = fault
+	switch {
+	case was == "" && fault != "":
+		p.Log.Warn("GPU is broken; no job gets it until that changes. If it stays, delete this VM",
+			"resource", "GPU "+d.String(), "error", fault)
+	case was != "" && fault == "":
+		p.Log.Info("GPU works again", "resource", "GPU "+d.String())
+	}
 }
 
 // find returns the GPUs of this machine, or those of the list.
 func (p *Pool) find() (found []*device) {
-	has := 0
-	entries, _ := os.ReadDir(filepath.Join(p.Root, "dev"))
-	for _, entry := range entries {
-		if nvidiaDevice().MatchString(entry.Name()) {
-			has++
-		}
-	}
-	if p.List == nil {
+	ids, has, places := p.List, len(p.minors()), p.places()
+	if ids == nil {
 		for i := range has {
-			found = append(found, &device{ID: strconv.Itoa(i)})
+			ids = append(ids, strconv.Itoa(i))
 		}
-		return found
 	}
-	for _, id := range p.List {
-		d := &device{ID: id}
+	for _, id := range ids {
+		d := &device{ID: id, place: placeOf(id, places)}
 		if i, err := strconv.Atoi(id); err == nil && has > 0 && i >= has { // where none is found, the list is trusted
 			d.fault = fmt.Sprintf("this machine has %d", has)
 		}
@@ -76,7 +81,8 @@ func (p *Pool) find() (found []*device) {
 	return found
 }
 
-var nvidiaDevice = lazyregexp.New(`^nvidia[0-9]+$`)
+// IsPart reports whether an id is that of a part of a GPU (MIG).
+func IsPart(id string) bool { return strings.HasPrefix(id, "MIG-") }
 
 // checkTimeout bounds a look at all GPUs. nvidia-smi waits for a driver that hangs.
 const checkTimeout = 30 * time.Second
@@ -93,7 +99,7 @@ func examine(ctx context.Context, devices []*device) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	for _, d := range devices {
-		if d.fault != "" || strings.HasPrefix(d.ID, "MIG-") { // it takes no id of a part
+		if d.fault != "" || IsPart(d.ID) { // it takes no id of a part
 			continue
 		}
 		name, err := ask(ctx, program, "--id="+d.ID, "--query-gpu=name", "--format=csv,noheader")

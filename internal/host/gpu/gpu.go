@@ -2,16 +2,20 @@
 //
 // A [Pool] knows the NVIDIA GPUs of this machine by /dev/nvidia0 and so on, or those that an operator
 // lists. Jobs reserve them by number, and their programs find them in the variables that the libraries
-// read. Nothing else keeps a program from the others.
+// read. In a control group the kernel keeps a program from the others ([Visible]).
 //
 // A GPU that nvidia-smi reports as broken, or whose device is gone, is given to no job until that
-// changes. A job that has it runs on.
+// changes, and one that needs a reset by the kernel's log until it has had one. A job
+// that has it runs on.
 package gpu
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,18 +37,25 @@ type Config struct {
 	// there are none.
 	Lock func(name string) (release func(), ok bool)
 
+	// Hide says that programs are in control groups that show them the GPUs of their jobs alone.
+	Hide bool
+
+	// NotHidden is why programs can open the GPUs of others. It is logged when a GPU is found.
+	NotHidden error
+
 	// Log gets a line when a GPU breaks or comes back.
 	Log *slog.Logger
 
-	// Root has dev. Default: /.
+	// Root has dev, proc and sys. Default: /.
 	Root string
 }
 
 // Pool gives GPUs to jobs. A nil *Pool has none.
 type Pool struct {
 	Config
-	stop context.CancelFunc
-	over chan struct{}
+	stop   context.CancelFunc
+	over   chan struct{}
+	kernel *os.File // nil where it cannot be read
 
 	mu      sync.Mutex
 	devices []*device
@@ -56,6 +67,8 @@ type device struct {
 	ID     string // as variables name it
 	name   string // of the model; empty if it is not known
 	fault  string // why no job gets it; empty for none
+	xid    string // of the faults the one that the kernel reported
+	place  *place // nil if it is not known
 	taken  bool
 	unlock func()
 }
@@ -101,7 +114,8 @@ func newPool(c Config) *Pool {
 	if c.Root == "" {
 		c.Root = "/"
 	}
-	return &Pool{Config: c, over: make(chan struct{}), changed: make(chan struct{}), jobs: map[string]*reservation{}}
+	return &Pool{Config: c, over: make(chan struct{}), changed: make(chan struct{}), jobs: map[string]*reservation{},
+		kernel: openKernelLog(filepath.Join(c.Root, "dev", "kmsg"))}
 }
 
 // Close stops watching.
@@ -109,6 +123,9 @@ func (p *Pool) Close() {
 	if p != nil {
 		p.stop()
 		<-p.over
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_ = p.kernel.Close() // nobody reads a closed file
 	}
 }
 
@@ -133,6 +150,7 @@ func (p *Pool) count() (n int) {
 func (p *Pool) Reserve(id string, n int) (release func(), changed <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.takeXids()
 	if has := p.count(); n > has {
 		return nil, nil, fmt.Errorf("the job takes %d GPUs, and jobs can have %d of this machine", n, has)
 	}
@@ -234,6 +252,12 @@ func (p *Pool) Variables(ids []string) map[string]string {
 	defer p.mu.Unlock()
 	switch all := strings.Join(ids, ","); {
 	case all != "":
+		if p.Hide { // the libraries count those that they can open
+			all = "0"
+			for i := 1; i < len(ids); i++ {
+				all += "," + strconv.Itoa(i)
+			}
+		}
 		// The order is that of nvidia-smi.
 		return map[string]string{"CUDA_VISIBLE_DEVICES": all, "NVIDIA_VISIBLE_DEVICES": all, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 	case len(p.devices) > 0:

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,6 +199,39 @@ func TestBroken(t *testing.T) {
 	}
 	if devices, _ := p.Join("b"); len(devices) != 1 || devices[0] != "1" {
 		t.Errorf("the next job has %v, want the GPU that works", devices)
+	}
+}
+
+// driver adds the driver's files of a GPU in the order of PCI addresses.
+func (m machine) driver(address, uuid string, minor int, render string) {
+	m.write("proc/driver/nvidia/gpus/"+address+"/information", fmt.Sprintf("Model: \t\t Tesla T4\nGPU UUID: \t %s\nBus Type: \t PCIe\n"+
+		"Bus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n", uuid, address, minor), 0o600)
+	m.write("sys/bus/pci/devices/"+address+"/drm/renderD"+render+"/dev", "226:"+render+"\n", 0o600)
+}
+
+// TestVisible: a program can open the devices of its GPUs, whose numbers need not be their indexes.
+// To its libraries they are the first ones. A GPU whose device is not known gets no job.
+func TestVisible(t *testing.T) {
+	m := newMachine(t, "dev/nvidia0", "dev/nvidia1", "dev/nvidia3")
+	m.driver("0001:00:00.0", "GPU-b", 3, "129")
+	m.driver("0002:00:00.0", "GPU-a", 0, "128")
+	p := Open(Config{List: []string{"GPU-a", "0", "GPU-c"}, Hide: true, Log: slog.New(slog.DiscardHandler), Root: m.dir})
+	defer p.Close()
+	if n, faults := p.Count(), p.Faults(); n != 2 || !strings.HasPrefix(faults, "GPU-c: its device is not known") {
+		t.Errorf("%d GPUs are known, with %q broken", n, faults)
+	}
+	a, b := []node{{195, 0}, {226, 128}}, []node{{195, 3}, {226, 129}}
+	for ids, row := range map[string]struct {
+		own  []node
+		cuda string
+	}{"0": {b, "0"}, "GPU-a": {a, "0"}, "GPU-a 0": {slices.Concat(a, b), "0,1"}, "": {nil, "-1"}} {
+		got := p.Visible(strings.Fields(ids))
+		if !slices.Equal(got.own, row.own) || !slices.Equal(got.others, []node{{226, 129}, {226, 128}}) {
+			t.Errorf("Visible of %q = %v, want %v", ids, *got, row.own)
+		}
+		if got := p.Variables(strings.Fields(ids))["CUDA_VISIBLE_DEVICES"]; got != row.cuda {
+			t.Errorf("CUDA_VISIBLE_DEVICES of %q = %q, want %q", ids, got, row.cuda)
+		}
 	}
 }
 

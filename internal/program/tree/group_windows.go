@@ -117,6 +117,9 @@ func (*Groups) LimitsTasks() bool { return true }
 // LimitsCPUs returns true.
 func (*Groups) LimitsCPUs() bool { return true }
 
+// HidesGPUs returns an error.
+func (*Groups) HidesGPUs() error { return errors.New("only Linux has control groups") }
+
 // resume resumes the one thread of a process that was started suspended.
 func resume(pid uint32) error {
 	threads, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/resource"
 )
 
@@ -87,6 +88,18 @@ func (g *Groups) LimitsCPUs() bool { return g != nil && slices.Contains(g.contro
 // LimitsTasks reports whether groups limit the processes and threads of a program.
 func (g *Groups) LimitsTasks() bool { return g != nil && slices.Contains(g.controllers, "pids") }
 
+// HidesGPUs returns nil if groups hide GPUs from programs, or why they do not.
+func (g *Groups) HidesGPUs() error {
+	if g == nil {
+		return errors.New("jobs have no control groups (--control-groups)")
+	}
+	c, err := g.make(Limits{GPUs: &gpu.Visible{}})
+	if err == nil {
+		c.remove()
+	}
+	return err
+}
+
 // make makes a group for a program.
 func (g *Groups) make(l Limits) (*controlGroup, error) {
 	dir, err := os.MkdirTemp(g.dir, jobPrefix)
@@ -119,6 +132,9 @@ func (g *Groups) limit(dir string, l Limits) (err error) {
 	}
 	if l.Tasks > 0 && g.LimitsTasks() {
 		set("pids.max", strconv.Itoa(l.Tasks))
+	}
+	if l.GPUs != nil && err == nil {
+		err = l.GPUs.Attach(dir)
 	}
 	return err
 }

@@ -1,15 +1,24 @@
 package tree
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/resource"
+	"github.com/spotworker/spotworker/internal/test/need"
 )
 
 // The kernel keeps to the limits in [TestTotalMemory], [TestCPUs] and [TestTasks], where it
@@ -78,6 +87,53 @@ func TestGroupLimitsAreNeeded(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 		t.Errorf("control groups left = %v, %v, want none", left, err)
+	}
+}
+
+// TestGroupHidesGPUs: the kernel lets a program open the device of its own GPU, where there is a driver, and
+// no other one. The device program of a group above still holds.
+func TestGroupHidesGPUs(t *testing.T) {
+	g := &Groups{dir: delegated(t)}
+	if err := g.HidesGPUs(); err != nil {
+		need.Missing(t, fmt.Sprintf("device programs (%v)", err))
+	}
+	root := t.TempDir()
+	dev := filepath.Join(root, "dev")
+	err := os.Mkdir(dev, 0o700)
+	for name, minor := range map[string]uint32{"nvidia0": 0, "nvidia1": 1, "nvidia253": 253, "nvidiactl": 255} {
+		err = errors.Join(err, unix.Mknod(filepath.Join(dev, name), unix.S_IFCHR|0o600, int(unix.Mkdev(195, minor))))
+	}
+	if err != nil {
+		need.Missing(t, fmt.Sprintf("the right to make devices (%v)", err))
+	}
+	pool := gpu.Open(gpu.Config{Hide: true, Root: root, Log: slog.New(slog.DiscardHandler)})
+	defer pool.Close()
+	if err := pool.Visible([]string{"0", "1"}).Attach(g.dir); err != nil { // as a service manager does
+		t.Fatal(err)
+	}
+	const script = `for name in nvidia0 nvidia1 nvidia253 nvidiactl; do (exec <"$0/$name") 2>&1 | grep -q "not permitted" || echo $name; done`
+	for name, row := range map[string]struct {
+		gpus *gpu.Visible
+		want string
+	}{
+		"one":  {pool.Visible([]string{"1"}), "nvidia1 nvidiactl"},
+		"none": {pool.Visible(nil), "nvidiactl"},
+		"two":  {pool.Visible([]string{"0", "2"}), "nvidia0 nvidiactl"},
+	} {
+		c, err := g.make(Limits{GPUs: row.gpus})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		cmd := exec.Command(systemShell, "-c", script, dev)
+		cmd.Stdout, cmd.SysProcAttr = &out, &syscall.SysProcAttr{Setpgid: true}
+		if err = c.start(cmd); err == nil {
+			err = cmd.Wait()
+		}
+		c.remove()
+		if got := strings.Join(strings.Fields(out.String()), " "); got != row.want || err != nil {
+			t.Errorf("with %s: %q, %v, want %q", name, got, err, row.want)
+		}
 	}
 }
 

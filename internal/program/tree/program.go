@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 )
 
@@ -58,6 +59,9 @@ type Limits struct {
 	TotalMemory int64   // in bytes
 	CPUs        float64 // how many processors they may use at once
 	Tasks       int     // processes and threads; on Windows processes
+
+	// GPUs are those that the program can open, nil for all. They take a control group too.
+	GPUs *gpu.Visible
 
 	// UserTasks bounds the tasks of the program's user (RLIMIT_NPROC), not on Windows.
 	UserTasks int

@@ -39,6 +39,9 @@ func (*Groups) LimitsTasks() bool { return false }
 // LimitsCPUs returns false.
 func (*Groups) LimitsCPUs() bool { return false }
 
+// HidesGPUs returns an error.
+func (*Groups) HidesGPUs() error { return errors.New("only Linux has control groups") }
+
 // begin starts a command in a process group of its own. Processes that leave it outlive
 // their program.
 func begin(cmd *exec.Cmd, _ Limits, _ *Groups, _ *sandbox.User) (group, error) {
