@@ -432,11 +432,18 @@ func TestReaperThatIsStopped(t *testing.T) {
 func TestReapersAreUsedAgain(t *testing.T) {
 	t.Setenv(markVariable, "secret")
 	run := func() (reaper int) {
-		p, err := Start(program("ends", "again"), Limits{}, nil, nil, unread{})
+		seen := filepath.Join(t.TempDir(), "seen")
+		cmd := program("ends", "again")
+		last := len(cmd.Args) - 1
+		cmd.Args[last] = strings.Replace(cmd.Args[last], "sleep 0.1;", "until [ -e "+seen+" ]; do sleep 0.05; done;", 1)
+		p, err := Start(cmd, Limits{}, nil, nil, unread{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		reaper = parentOf(marked("again"))
+		if err := os.WriteFile(seen, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		if e := <-p.Exited(); e.Code != 7 || e.Left == 0 {
 			t.Errorf("the program %s, and left %d processes, want code 7 and some", e, e.Left)
 		}
