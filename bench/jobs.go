@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// settle is how long a side works before it is measured, and slowStart how much longer a
-	// worker does: its rate of claims doubles each second.
-	settle    = 300 * time.Millisecond
-	slowStart = 3 * time.Second
+	// settle is how long a side works before its steady rate is measured, and slowStart how much
+	// longer a worker does: its rate of claims doubles each second.
+	settle    = time.Second
+	slowStart = 2 * time.Second
 
 	// A window is as long as it takes for fewJobs, up to longestWindow: the processor time of
 	// fewer is chance.
@@ -38,7 +38,7 @@ type starter func(ctx context.Context, s *storageProcess) (*process, error)
 // measureJobs prints the table of jobs.
 func (b *bench) measureJobs(ctx context.Context) error {
 	t := &table{figures: []figure{{"Jobs/s", "%.0f", true}, {"CPU a job, µs", "%.0f", true}, {"Calls a job", "%.2f", false},
-		{"Waited", "%.2f", false}}}
+		{"Waited", "%.2f", false}, {"First second, jobs", "%.0f", true}}}
 	for _, latency := range b.Latency {
 		for _, slots := range b.Slots {
 			w := b.windowFor(latency, slots)
@@ -112,7 +112,12 @@ func (b *bench) measureWindow(ctx context.Context, w window, first time.Duration
 	if err := s.await(storage.OpDeleteMessage, 1); err != nil {
 		return nil, err
 	}
-	time.Sleep(first)
+	time.Sleep(settle)
+	early, err := s.counts()
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(first - settle)
 	before, err := take(s, p)
 	if err != nil {
 		return nil, err
@@ -125,7 +130,8 @@ func (b *bench) measureWindow(ctx context.Context, w window, first time.Duration
 	if after.calls.done() >= int64(messages) {
 		return nil, errEmpty
 	}
-	return after.since(before)
+	figures, err := after.since(before)
+	return append(figures, float64(early.done())), err
 }
 
 // moment is the work that storage and side have done up to a time.

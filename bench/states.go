@@ -46,18 +46,19 @@ func (c *stateCommand) Run(ctx context.Context) error {
 		return err
 	}
 	size, records := int64(c.MiB)<<20, account.Container(names().Records)
-	var k keeper = &sdkKeeper{records.NewBlockBlobClient("state"), size}
+	var k keeper = &sdkKeeper{client: records.NewBlockBlobClient("state"), size: size}
 	if c.Over == "worker" {
 		k = &claimKeeper{checkpoint.NewStore(records), size}
 	}
-	var figures []float64
-	for _, do := range []func(context.Context) error{k.save, func(ctx context.Context) error {
+	restore := func(ctx context.Context) error {
 		got, err := k.restore(ctx)
 		if err == nil && got != size {
 			err = fmt.Errorf("restored %d bytes of %d", got, size)
 		}
 		return err
-	}} {
+	}
+	var figures []float64
+	for _, do := range []func(context.Context) error{k.save, restore, restore} {
 		begun, used := time.Now(), ownTime()
 		if err := do(ctx); err != nil {
 			return err
@@ -117,6 +118,7 @@ func (k *claimKeeper) restore(ctx context.Context) (int64, error) {
 type sdkKeeper struct {
 	client *blockblob.Client
 	size   int64
+	buffer []byte // of the first restore, for the next one
 }
 
 func (k *sdkKeeper) save(ctx context.Context) error {
@@ -125,13 +127,16 @@ func (k *sdkKeeper) save(ctx context.Context) error {
 }
 
 func (k *sdkKeeper) restore(ctx context.Context) (int64, error) {
-	return k.client.DownloadBuffer(ctx, make([]byte, k.size), &blob.DownloadBufferOptions{BlockSize: sdkBlock, Concurrency: sdkParallel})
+	if k.buffer == nil {
+		k.buffer = make([]byte, k.size)
+	}
+	return k.client.DownloadBuffer(ctx, k.buffer, &blob.DownloadBufferOptions{BlockSize: sdkBlock, Concurrency: sdkParallel})
 }
 
 // measureStates prints the table of large states.
 func (b *bench) measureStates(ctx context.Context) error {
 	t := &table{figures: []figure{{"Save, MiB/s", "%.0f", true}, {"CPU, ms/MiB", "%.1f", true}, {"Restore, MiB/s", "%.0f", true},
-		{"CPU, ms/MiB", "%.1f", true}}}
+		{"CPU, ms/MiB", "%.1f", true}, {"Again, MiB/s", "%.0f", true}, {"CPU, ms/MiB", "%.1f", true}}}
 	for _, latency := range b.Latency {
 		over := func(name string) func(context.Context) ([]float64, error) {
 			return func(ctx context.Context) ([]float64, error) { return b.measureState(ctx, name, latency) }
@@ -142,7 +147,8 @@ func (b *bench) measureStates(ctx context.Context) error {
 		}
 	}
 	b.print(t, fmt.Sprintf("A state of %d MiB", b.StateMiB),
-		fmt.Sprintf("All of it is new. The SDK has %d blocks of 4 MiB in flight.", sdkParallel))
+		fmt.Sprintf("All of it is new. The SDK has %d blocks of 4 MiB in flight. Its second restore is into the buffer of the first.",
+			sdkParallel))
 	return nil
 }
 

@@ -68,7 +68,7 @@ type Result int
 const (
 	Ran     Result = iota // the job was run, or its message was removed
 	NotRun                // the message waits: others, or this worker later, may run it
-	Skipped               // the message waits because its kind is paused, or its kind, or this job, fails on this worker
+	Skipped               // the message waits because its kind is paused, fails here or has slots elsewhere, or this job fails here
 	Unfit                 // the message waits: the state of its job needs another machine
 )
 

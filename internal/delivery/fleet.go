@@ -181,6 +181,21 @@ func (s Sample) hasKind(kind, queue string, now time.Time) (best presence.Has, l
 	return best, lacking
 }
 
+// slots returns how many workers that claim from the queue, without one worker, have the kind and fewer
+// jobs than limit, and how many have the kind and more jobs.
+func (s Sample) slots(limit int, kind, queue, without string) (free, full int) {
+	for _, p := range s.Workers {
+		switch {
+		case !works(p) || p.Asked != "" || p.Worker == without || !p.Takes(queue) || p.HasKind(kind) != presence.HasIt:
+		case p.Count < limit:
+			free++
+		default:
+			full++
+		}
+	}
+	return free, full
+}
+
 // hadKind reports whether a worker that takes from the queue may have had a handler for the kind
 // within some time before now.
 func (s Sample) hadKind(kind, queue string, now time.Time, within time.Duration) bool {

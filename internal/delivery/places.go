@@ -79,12 +79,16 @@ func (c *claimed) awaitDuplicate(ctx context.Context) *outcome {
 }
 
 // slotPatience is how long a job may wait in its slot of the worker for a slot of its kind, and for
-// devices.
-const slotPatience = 10 * time.Second
+// devices. It is freePatience for a slot of its kind while another worker has one.
+const (
+	slotPatience = 10 * time.Second
+	freePatience = minDefer / 4
+)
 
 // kindLimits bounds how many jobs of a kind run at once, where the kind has such a
 // limit. A job over it waits in its slot of the worker if that promises to be short,
-// and is requeued otherwise, with its record untouched. So a kind never
+// and is requeued otherwise, with its record untouched: soon to be claimed by a worker that has a
+// slot for it, if there is one. So a kind never
 // holds more slots of the worker than twice its limit, half of them for 10 s.
 type kindLimits map[string]*kindSlots
 
@@ -145,17 +149,42 @@ func (c *claimed) enterKind(ctx context.Context) (leave func(time.Duration), out
 	if k == nil {
 		return nil, nil
 	}
-	if !k.wait(ctx) {
-		if err := context.Cause(ctx); err != nil {
-			return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err))
-		}
-		return nil, c.later(NotRun, fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind))
+	limit := cap(k.taken)
+	free, full := 0, 0 // other workers
+	if len(k.taken) == limit {
+		free, full = c.seeSlots(ctx, limit)
 	}
-	return k.leave, nil
+	patience := slotPatience
+	if free > 0 {
+		patience = freePatience
+	}
+	if k.wait(ctx, patience) {
+		return k.leave, nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err))
+	}
+	out = c.later(NotRun, fmt.Sprintf("%d of kind %q run on this worker already", limit, kind))
+	if free > 0 { // this worker claims less often until it runs a job
+		out.waits, out.delay = Skipped, c.env.Jitter.Vary(c.env.deferred.next(time.Now(), 1+full))
+	}
+	return nil, out
+}
+
+// seeSlots returns how many other workers have fewer jobs than the limit of the job's kind, and how
+// many have more, by the heartbeats.
+func (c *claimed) seeSlots(ctx context.Context, limit int) (free, full int) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	seen, err := c.env.Fleet.Sample(ctx, sampleEvery)
+	if err != nil {
+		return 0, 0
+	}
+	return seen.slots(limit, c.envelope.Kind, c.lease.Queue().Name(), c.env.owner)
 }
 
 // wait reports whether it got a slot.
-func (k *kindSlots) wait(ctx context.Context) bool {
+func (k *kindSlots) wait(ctx context.Context, patience time.Duration) bool {
 	select {
 	case k.taken <- struct{}{}:
 		return true
@@ -165,7 +194,7 @@ func (k *kindSlots) wait(ctx context.Context) bool {
 		return false
 	}
 	defer k.quit()
-	timer := time.NewTimer(slotPatience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case k.taken <- struct{}{}:

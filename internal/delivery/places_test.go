@@ -38,7 +38,7 @@ func TestWaitersAreCountedDown(t *testing.T) {
 				time.AfterFunc(slotPatience/2, func() { <-k.taken })
 			}
 			begun := time.Now()
-			if got, took := k.wait(t.Context()), time.Since(begun); got != free || took < slotPatience/2 {
+			if got, took := k.wait(t.Context(), slotPatience), time.Since(begun); got != free || took < slotPatience/2 {
 				t.Fatalf("job %d got a place: %t, after %s, want %t after waiting", i, got, took, free)
 			}
 			<-k.taken
@@ -65,13 +65,13 @@ func TestMovingAverage(t *testing.T) {
 func TestSlotsLearn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kindSlots{taken: make(chan struct{}, 1)}
-		if !k.wait(t.Context()) {
+		if !k.wait(t.Context(), slotPatience) {
 			t.Fatal("the first job gets no slot")
 		}
 		k.leave(20 * time.Second)
 		k.taken <- struct{}{}
 		begun := time.Now()
-		if k.wait(t.Context()) || time.Since(begun) != 0 {
+		if k.wait(t.Context(), slotPatience) || time.Since(begun) != 0 {
 			t.Errorf("the next job waited for %s, want it refused at once", time.Since(begun))
 		}
 	})

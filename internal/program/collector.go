@@ -62,6 +62,9 @@ func (c *collector) collect(ctx context.Context) (*job.Progress, error) {
 	if _, err := os.Lstat(c.from); errors.Is(err, fs.ErrNotExist) {
 		return c.again(ctx)
 	}
+	if err := os.Mkdir(c.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make a folder for checkpoints: %w", err)
+	}
 	name := filepath.Join(c.dir, strconv.Itoa(c.number+1))
 	if err := c.whileHeld(func() error { return os.Rename(c.from, name) }); err != nil {
 		if c.mayWait(err) {

@@ -17,7 +17,7 @@ type slots struct {
 	lastEnd time.Time              // of a job
 
 	// skipped counts the jobs in a row that this worker left to others because they
-	// fail on it. Nothing is claimed before restUntil because of them.
+	// fail on it, or others have slots for them. Nothing is claimed before restUntil because of them.
 	skipped   int
 	restUntil time.Time
 

@@ -132,8 +132,9 @@ func abandon(cmd *exec.Cmd, err error) error {
 func (p *Program) wait() Exit {
 	all := p.group
 	if w, ok := all.(waiter); ok {
+		runtime.UnlockOSThread() // the program has another parent
 		w.wait()
-		p.end()
+		p.release()
 		return all.exit(nil)
 	}
 	if waitUnreaped(p.cmd.Process.Pid) {
@@ -150,6 +151,11 @@ func (p *Program) wait() Exit {
 // end kills the rest of the group, and gives it up.
 func (p *Program) end() {
 	p.Kill()
+	p.release()
+}
+
+// release gives up the group, of which nothing runs.
+func (p *Program) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.group != nil {

@@ -1,11 +1,13 @@
 package tree
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -31,9 +33,25 @@ func DivideTasks(slots int) Tasks {
 }
 
 // SharedTasks returns how many tasks the user of this process may have when one of its
-// programs starts another: the worker keeps the rest. It is 0 if the user has no limit.
+// programs starts another: the worker keeps the rest. It is 0 if the user has no limit, or is
+// root, whose tasks the kernel does not limit.
 // The limit of a control group would not do: the tasks of a user may be in others too.
-func SharedTasks() int { return share(userLimit(), 1).Jobs }
+var SharedTasks = sync.OnceValue(func() int {
+	if isRoot() {
+		return 0
+	}
+	return share(userLimit(), 1).Jobs
+})
+
+// isRoot reports whether the user is the machine's root. Root of a user namespace is another
+// user outside of it.
+func isRoot() bool {
+	const allIDs = 1<<32 - 1
+	var inside, outside, ids uint32
+	text, _ := os.ReadFile("/proc/self/uid_map") // without it the limit is set
+	_, err := fmt.Sscan(string(text), &inside, &outside, &ids)
+	return err == nil && os.Geteuid() == 0 && outside == 0 && ids == allIDs
+}
 
 // userLimit returns the limit on the tasks of the user of this process, 0 for none.
 func userLimit() int {

@@ -39,10 +39,36 @@ func (a *atOnce) Run(ctx context.Context, _ *job.Job) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
+func (a *atOnce) running() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.now
+}
+
 func (a *atOnce) counts() (most, done int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.most, a.done
+}
+
+// TestSlotOnAnotherWorker: a job that is claimed where its kind has no free slot soon runs where
+// it has one, though the first worker has claimed both.
+func TestSlotOnAnotherWorker(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		heavy := &atOnce{each: time.Minute}
+		kinds := job.Kinds{"heavy": job.WithLimits(heavy, job.Limits{Concurrency: 1})}
+		for i := range 2 {
+			b.Start(fmt.Sprintf("vm_%d", i), kinds)
+		}
+		for i := range 4 {
+			time.Sleep(5 * time.Minute)
+			for j := range 2 {
+				b.Put(fmt.Sprintf("heavy-%d-%d", i, j), "heavy", "")
+			}
+			// At the fifth time a worker claims nothing for longer than the job is hidden and the other polls.
+			b.WaitFor("both run", 13*time.Second, func() bool { return heavy.running() == 2 })
+		}
+	})
 }
 
 // TestConcurrencyOfAKind: no more jobs of a kind run at once than its limit allows.

@@ -18,8 +18,6 @@ package reap
 import (
 	"bytes"
 	"errors"
-	"io"
-	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -109,17 +107,19 @@ func start(files []int) (pid int, err error) {
 	if len(files) != 3 {
 		return 0, syscall.EBADMSG
 	}
-	command := os.NewFile(uintptr(files[2]), "command")
-	var text strings.Builder
-	if _, err = io.Copy(&text, io.NewSectionReader(command, 0, math.MaxInt64)); err != nil {
+	var info syscall.Stat_t
+	if err = syscall.Fstat(files[2], &info); err != nil {
 		return 0, err
 	}
-	words := strings.Split(text.String(), "\x00")
+	text := make([]byte, info.Size)
+	if _, err = syscall.Pread(files[2], text, 0); err != nil { // all of it: the file is memory
+		return 0, err
+	}
+	words := strings.Split(string(text), "\x00")
 	n, err := strconv.Atoi(words[2])
 	if err != nil {
 		return 0, syscall.EBADMSG
 	}
-	runtime.KeepAlive(command)
 	return syscall.ForkExec(words[0], words[3:3+n], &syscall.ProcAttr{ //nolint:gosec // from the kinds file
 		Dir: words[1], Env: words[3+n:], Files: []uintptr{0, uintptr(files[0]), uintptr(files[1])},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
