@@ -38,7 +38,6 @@ func TestWrongConfiguration(t *testing.T) {
 		{"up", "--files=-1"},
 		{"up", "--workers=33"},
 		{"up", "--commands"},
-		{"up", "--workers=1"}, // there is no worker beside this program
 		{"stop", "--metadata-port=0"},
 		{"up", "--blob-port=70000"},
 		{"chaos"},

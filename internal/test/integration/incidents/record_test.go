@@ -27,6 +27,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -48,7 +49,7 @@ const (
 // TestRecord records the incidents, all at the same time.
 func TestRecord(t *testing.T) {
 	need.Flag(t, "record", *record)
-	programs, err := lab.Build(t.Context(), t.TempDir())
+	programs, err := labtest.Build(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
