@@ -14,21 +14,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
-func TestHelpAndVersion(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--keep":          {"demo", "--help"},
-		"--flexible":      {"up", "--help"},
-		"--evictions":     {"try", "--help"},
-		"--metadata-port": {"withdraw", "--help"},
-		"lab devel":       {"--version"},
-	} {
-		var out bytes.Buffer
-		if err := run(args, &out); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("lab %s = %v and prints %q, want it to print %q", strings.Join(args, " "), err, out.String(), want)
-		}
-	}
-}
-
 func TestWrongConfiguration(t *testing.T) {
 	for _, args := range [][]string{
 		{},

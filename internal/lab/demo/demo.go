@@ -169,8 +169,7 @@ func (d *demo) report(played error) error {
 	var story lanes.Story
 	d.look(func(h *history) {
 		f := audit(h, endOf(d.stage.Local.Storage, d.stage.Names, h))
-		f.Workers = d.stage.Started()
-		report = newReport(f, d.settings())
+		report = newReport(f, d.config.CheckpointInterval, d.summary(f))
 		story = tell(h, report)
 	})
 	fmt.Fprintln(d.narrator)
@@ -196,11 +195,15 @@ func (d *demo) verdict(report report, played error) error {
 	return nil
 }
 
-func (d *demo) settings() settings {
-	c := d.config
-	s := settings{Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, Interval: c.CheckpointInterval, Bandwidth: d.pace.String()}
-	for _, f := range d.files {
-		s.Files += len(f.Parts)
+// summary says what the demo consisted of.
+func (d *demo) summary(f findings) string {
+	c, files := d.config, 0
+	for _, input := range d.files {
+		files += len(input.Parts)
 	}
-	return s
+	return fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every "+
+		"%s, downloads %s",
+		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(files, "real file"), text.Plural(d.stage.Started(), "VM"),
+		text.Plural(f.Evictions, "eviction"), text.Plural(f.Kills, "kill"), text.Plural(f.Frozen.VMs, "freeze"),
+		text.Plural(c.Workers, "worker"), text.Plural(c.JobsAtOnce, "job"), c.CheckpointInterval, pollInterval, d.pace)
 }
