@@ -202,7 +202,7 @@ func (f *flags) checkJobs() error {
 	return nil
 }
 
-func (f *flags) check() error {
+func (f *flags) check() error { //nolint:cyclop // a table of cases
 	var err error
 	switch {
 	case f.Parallel < 0 || f.Parallel > maxParallel:
