@@ -162,7 +162,7 @@ tool-packages: ; @tools/debian-packages.sh $(DEBIAN_PACKAGES)
 tool-nightly: ; @tools/debian-packages.sh $(NIGHTLY_PACKAGES)
 tool-goreleaser: ; @tools/go-tool.sh goreleaser >/dev/null
 tool-linters: ; @for tool in golangci-lint actionlint; do tools/go-tool.sh $$tool >/dev/null || exit 1; done
-tool-kubernetes: ; @cd infra/kubernetes/check && GOFLAGS= go build -o /dev/null . || echo "the test will try again" # it builds from the cache
+tool-kubernetes: ; @cd infra/kubernetes/check && GOFLAGS= go test -vet=off -c -o /dev/null . || echo "the test will try again" # it builds from the cache
 tool-debian: tool-packages ; @tools/debian-root.sh
 tool-azure-cli: tool-packages ; @tools/azure-cli.sh
 tool-azurite: ; @tools/npm.sh azurite azurite/dist/src/azurite.js

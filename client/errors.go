@@ -90,26 +90,9 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrPoison && e.Job.Status == StatusPoison || target == ErrCancelled && e.Job.Status == StatusCancelled
 }
 
-// UnknownKindError says that no live worker of a queue has a handler for a kind.
-type UnknownKindError struct {
-	Kind, Queue string
-
-	// Workers is how many live workers take from the queue, and Kinds are their kinds.
-	Workers int
-	Kinds   []string
-
-	// Nearest is the kind that was probably meant; empty if none is similar.
-	Nearest string
-
-	text string
-}
-
-// Error says which kinds there are.
-func (e *UnknownKindError) Error() string { return e.text }
-
-func unknownKind(e *producer.UnknownKindError) error {
-	return &UnknownKindError{Kind: e.Kind, Queue: e.Queue, Workers: e.Workers, Kinds: e.Kinds, Nearest: e.Nearest(), text: e.Error()}
-}
+// UnknownKindError says that no live worker of a queue has a handler for a kind. Workers is how many
+// live workers take from the queue, and Kinds are their kinds.
+type UnknownKindError = producer.UnknownKindError
 
 // DeniedError is a refusal of the storage account.
 type DeniedError struct {
@@ -174,13 +157,13 @@ func (c *Client) failure(ctx context.Context, err error, n need) error {
 func (c *Client) readable(err error, n need) error {
 	var response *azcore.ResponseError
 	var dns *net.DNSError
-	var unknown *producer.UnknownKindError
+	var unknown *UnknownKindError
 	kind, hint := error(nil), ""
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &unknown):
-		return unknownKind(unknown)
+		return unknown
 	case errors.As(err, new(*control.DamagedError)):
 		return fmt.Errorf("%w; %w", err, ErrControlDamaged)
 	case errors.Is(err, checkpoint.ErrUnknownFormat):

@@ -219,7 +219,7 @@ func TestReadable(t *testing.T) {
 	}
 	unknown, ok := errors.AsType[*UnknownKindError](b.readable(&producer.UnknownKindError{Kind: "digset", Queue: "q", Workers: 1,
 		Kinds: []string{"digest"}}, toRead))
-	if !ok || unknown.Kind != "digset" || unknown.Queue != "q" || unknown.Workers != 1 || unknown.Nearest != "digest" ||
+	if !ok || unknown.Kind != "digset" || unknown.Queue != "q" || unknown.Workers != 1 || unknown.Nearest() != "digest" ||
 		len(unknown.Kinds) != 1 {
 		t.Errorf("an unknown kind = %+v, want its fields", unknown)
 	}

@@ -41,7 +41,7 @@ func TestUnknownKind(t *testing.T) {
 		}
 		put("digset", 1, 1)
 		unknown, ok := errors.AsType[*UnknownKindError](seen[0])
-		if !ok || unknown.Kind != "digset" || unknown.Nearest != "digest" || unknown.Workers != 1 || len(unknown.Kinds) != 2 {
+		if !ok || unknown.Kind != "digset" || unknown.Nearest() != "digest" || unknown.Workers != 1 || len(unknown.Kinds) != 2 {
 			t.Errorf("report = %+v, want the kind and those that there are", unknown)
 		}
 		put("digset", 0, 0)

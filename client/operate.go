@@ -14,30 +14,30 @@ import (
 )
 
 // Action is an operation's outcome for a job.
-type Action string
+type Action = operate.Action
 
 // The actions.
 const (
-	Replayed  Action = "replayed"  // the job continues
-	Purged    Action = "purged"    // the job is cancelled permanently, without its state and payload
-	Requeued  Action = "requeued"  // the job has a new message
-	Dropped   Action = "dropped"   // the job needed nothing; an old message was removed
-	Refused   Action = "refused"   // nothing was done, and a repeat would not help
-	Failed    Action = "failed"    // storage failed; a repeat may help
-	NotPoison Action = "not found" // the poison queue has no such message
+	Replayed  = operate.Replayed  // the job continues
+	Purged    = operate.Purged    // the job is cancelled permanently, without its state and payload
+	Requeued  = operate.Requeued  // the job has a new message
+	Dropped   = operate.Dropped   // the job needed nothing; an old message was removed
+	Refused   = operate.Refused   // nothing was done, and a repeat would not help
+	Failed    = operate.Failed    // storage failed; a repeat may help
+	NotPoison = operate.NotPoison // the poison queue has no such message
 
 	// Cancelled means that nothing of the job is committed from now on, and Over that
 	// the job had ended before and is left alone.
-	Cancelled Action = "cancelled"
-	Over      Action = "over"
+	Cancelled = operate.Cancelled
+	Over      = operate.Over
 
 	// Barred means that the id had no record and got a cancelled record, because the
 	// job may wait for its first worker. While that record is kept, a new job of the id
 	// takes [PutOptions.Again].
-	Barred Action = "barred"
+	Barred = operate.Barred
 
 	// Unknown means that the id has no record, and got none: there is no such job, or [CancelOptions.KnownOnly] is set.
-	Unknown Action = "unknown"
+	Unknown = operate.Unknown
 )
 
 // ActionResult is the outcome of an operation on one job.
@@ -96,7 +96,7 @@ func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, repo
 }
 
 func (c *Client) cancelResult(o operate.CancelOutcome) ActionResult {
-	r := ActionResult{ID: o.ID, Action: Action(o.Action), Was: Status(o.Was.Status), Detail: o.Detail, Err: c.readable(o.Err, toWrite)}
+	r := ActionResult{ID: o.ID, Action: o.Action, Was: Status(o.Was.Status), Detail: o.Detail, Err: c.readable(o.Err, toWrite)}
 	switch {
 	case r.Action == Unknown:
 		r.Err = fmt.Errorf("job %s: %w", o.ID, ErrNotFound)
@@ -144,38 +144,7 @@ type CleanOptions struct {
 }
 
 // CleanReport counts the removed items, or in a dry run the items to remove.
-type CleanReport struct {
-	// Read is how many records were read.
-	Read int
-
-	// Done and Cancelled count the records that were removed, and Bytes the bytes of
-	// their results.
-	Done, Cancelled int
-	Bytes           int64
-
-	// Logs counts the logs that were removed and LogBytes their bytes, in addition to
-	// the logs in records. A log whose record is gone counts too.
-	Logs     int
-	LogBytes int64
-
-	// Outputs counts the files that were removed which jobs had stored, and the lists of
-	// them, and OutputBytes their bytes. Outputs that a job sent and did not commit
-	// count too, once they are as old, and a week later files of [Client.Attach].
-	Outputs     int
-	OutputBytes int64
-
-	// Changed counts jobs that were left alone because somebody wrote or removed their
-	// record during the run, Poison jobs with a message on the poison queue, and Failed jobs
-	// that could not be removed.
-	Changed, Poison, Failed int
-
-	// Skipped is how many blobs in the container of records have names that no record has.
-	Skipped int
-
-	// PoisonUnseen says that a dry run did not see the whole poison queue, so that more
-	// jobs may be left alone.
-	PoisonUnseen bool
-}
+type CleanReport = operate.CleanReport
 
 // Clean removes jobs that have ended: their records with the results, their logs and their
 // outputs; and outputs that no record names. A job that waits, runs or was dead-lettered is left
@@ -201,11 +170,11 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 		return CleanReport{}, c.failure(ctx, err, n)
 	}
 	var mu sync.Mutex // guards calls of Progress and Failed
-	report, err := c.cleaner(o).Clean(ctx, func(r operate.CleanReport) {
+	report, err := c.cleaner(o).Clean(ctx, func(r CleanReport) {
 		mu.Lock()
 		defer mu.Unlock()
 		if o.Progress != nil {
-			o.Progress(CleanReport(r))
+			o.Progress(r)
 		}
 	}, func(id string, err error) {
 		mu.Lock()
@@ -214,7 +183,7 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 			o.Failed(id, c.readable(err, n))
 		}
 	})
-	return CleanReport(report), c.failure(ctx, err, n)
+	return report, c.failure(ctx, err, n)
 }
 
 // cleaner removes old jobs.

@@ -137,23 +137,11 @@ type Selection struct {
 
 // PoisonFilter selects messages on the poison queue by their contents. The zero value
 // selects all.
-type PoisonFilter struct {
-	// Kind is the kind of the jobs.
-	Kind string
+type PoisonFilter = operate.Filter
 
-	// Reason is a part of the reason, in upper or lower case.
-	Reason string
-
-	// Worker is the name of the worker that gave the job up, or of its VM.
-	Worker string
-
-	// After and Before bound when the job was dead-lettered, by the worker's clock.
-	After, Before time.Time
-}
-
-// Has reports whether a message is selected.
-func (f PoisonFilter) Has(m PoisonMessage) bool {
-	selected, _ := operate.Selection{All: true, Filter: operate.Filter(f)}.Has(m.item)
+// Matches reports whether a filter selects the message.
+func (m PoisonMessage) Matches(f PoisonFilter) bool {
+	selected, _ := operate.Selection{All: true, Filter: f}.Has(m.item)
 	return selected
 }
 
@@ -209,7 +197,7 @@ func (c *Client) operate(ctx context.Context, s Selection, report func(ActionRes
 	var mu sync.Mutex // guards what follows, and calls of report
 	found := map[string]bool{}
 	var reportErr error
-	err := do(operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+	err := do(operate.Selection{All: s.All, Names: s.IDs, Filter: s.Filter}, func(o operate.Outcome) error {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
@@ -239,7 +227,7 @@ func (c *Client) operate(ctx context.Context, s Selection, report func(ActionRes
 }
 
 func (c *Client) actionResult(o operate.Outcome) ActionResult {
-	r := ActionResult{ID: o.Job, MessageID: o.MessageID, Action: Action(o.Action), Detail: o.Detail, Err: c.readable(o.Err, toWrite)}
+	r := ActionResult{ID: o.Job, MessageID: o.MessageID, Action: o.Action, Detail: o.Detail, Err: c.readable(o.Err, toWrite)}
 	if r.ID == "" {
 		r.ID = o.MessageID
 	}
@@ -354,7 +342,7 @@ func (c *Client) Requeue(ctx context.Context, o Orphan, options RequeueOptions) 
 		to = c.stores.OnDemand
 	}
 	action, detail, err := c.poison().Requeue(ctx, orphan, to)
-	r.Action, r.Detail, r.Err = Action(action), detail, c.readable(err, toWrite)
+	r.Action, r.Detail, r.Err = action, detail, c.readable(err, toWrite)
 	switch {
 	case r.Err != nil:
 		r.Detail = r.Err.Error()

@@ -98,6 +98,8 @@ func payloadOf(v any) (queue.Payload, error) {
 	switch data := v.(type) {
 	case nil:
 		return queue.Payload{}, nil
+	case queue.Payload:
+		return data, nil
 	case []byte:
 		return queue.BytesPayload(data), nil
 	case json.RawMessage:
@@ -121,23 +123,9 @@ func Specs(specs ...Spec) iter.Seq2[Spec, error] {
 	}
 }
 
-// JobError is why one job was not put. It says nothing about other jobs.
-type JobError struct {
-	// Where is the job's place from its [Spec], and ID the job's id; each may be empty.
-	Where, ID string
-	Err       error
-}
-
-// Error names the place.
-func (e *JobError) Error() string {
-	if e.Where == "" {
-		return e.Err.Error()
-	}
-	return e.Where + ": " + e.Err.Error()
-}
-
-// Unwrap returns the reason.
-func (e *JobError) Unwrap() error { return e.Err }
+// JobError is why one job was not put: Where is the job's place from its [Spec], ID the job's id, and
+// Err the reason. Where and ID may be empty. It says nothing about other jobs.
+type JobError = producer.JobError
 
 // PutResult is the outcome of one put.
 type PutResult struct {
@@ -211,14 +199,9 @@ type PutOptions struct {
 	DryRun bool
 }
 
-// PutSummary counts the outcomes of a run.
-type PutSummary struct {
-	Put, Skipped, Failed int
-
-	// Last is the place ([Spec].Where) of the last job that was taken. All jobs up to it
-	// are put, skipped or failed, and none after it.
-	Last string
-}
+// PutSummary counts the outcomes of a run. Last is the place ([Spec].Where) of the last job that was
+// taken: all jobs up to it are put, skipped or failed, and none after it.
+type PutSummary = producer.Summary
 
 // Put puts one job and returns its id. When it returns without an error the job cannot
 // be lost. It costs one call, one a minute that reads how many queues there are, and one
@@ -274,7 +257,7 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 		p.Unchecked = func(err error) { o.Unchecked(c.readable(err, toRead)) }
 	}
 	if o.UnknownKind != nil {
-		p.UnknownKind = func(unknown *producer.UnknownKindError) { o.UnknownKind(unknownKind(unknown)) }
+		p.UnknownKind = func(unknown *UnknownKindError) { o.UnknownKind(unknown) }
 	}
 	if o.Skip != nil {
 		p.Skip = func(id string) (checkpoint.Status, bool) {
@@ -293,7 +276,7 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 		}
 		p.Confirmed = func(j producer.Job, found checkpoint.Status) error { return report(resultOf(j, found, false)) }
 		p.Skipped = func(j producer.Job, found checkpoint.Status) error { return report(resultOf(j, found, true)) }
-		p.Failed = func(bad *producer.JobError) error {
+		p.Failed = func(bad *JobError) error {
 			return report(PutResult{ID: bad.ID, Where: bad.Where, Err: c.readable(bad.Err, toPut)})
 		}
 	}
@@ -307,7 +290,7 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 	case !errors.Is(err, own):
 		err = c.readable(err, toPut)
 	}
-	return PutSummary{Put: sum.Enqueued, Skipped: sum.Skipped, Failed: sum.Failed, Last: sum.Last}, err
+	return sum, err
 }
 
 // sourceError marks an error of the caller's sequence.
@@ -325,9 +308,7 @@ func producerSpecs(jobs iter.Seq2[Spec, error]) iter.Seq2[producer.Spec, error] 
 					err = &JobError{Where: spec.Where, ID: spec.ID, Err: err}
 				}
 			}
-			if bad, ok := errors.AsType[*JobError](err); ok {
-				err = &producer.JobError{Where: bad.Where, ID: bad.ID, Err: bad.Err}
-			} else if err != nil {
+			if _, ok := errors.AsType[*JobError](err); !ok && err != nil {
 				err = &sourceError{err}
 			}
 			if !yield(next, err) {

@@ -128,6 +128,11 @@ func (c *Client) envelopeOf(ctx context.Context, j Job) (e queue.Envelope, ok bo
 	case StatusPoison:
 		queues = []*queue.Queue{c.stores.Poison}
 	}
+	return inFront(ctx, queues, j)
+}
+
+// inFront returns the message of a job if it is at the front of one of the queues.
+func inFront(ctx context.Context, queues []*queue.Queue, j Job) (e queue.Envelope, ok bool, err error) {
 	for _, q := range queues {
 		messages, err := front(ctx, q)
 		if err != nil {

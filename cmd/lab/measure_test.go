@@ -96,7 +96,8 @@ func TestMeasureFlags(t *testing.T) {
 }
 
 func TestOffer(t *testing.T) {
-	const west = `{"size":"Standard_D2as_v5","region":"westeurope","currency":"EUR","spot":0.02,"regular":0.1,"evicted_percent_an_hour":"10-15"}`
+	const west = `{"size":"Standard_D2as_v5","region":"westeurope","currency":"EUR","spot":0.02,"regular":0.1,` +
+		`"evicted_percent_an_hour":"10-15"}`
 	const north = `{"size":"Standard_D2as_v5","region":"northeurope","currency":"USD","spot_usd":0.03,"evicted_percent_an_hour":"20+"}`
 	const unknown = `{"size":"Standard_E2as_v5","region":"westeurope","currency":"EUR","spot":0.04}`
 	for name, row := range map[string]struct {

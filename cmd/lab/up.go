@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -25,12 +24,6 @@ func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
 	if err := config.Validate(); err != nil {
 		return configError(err)
 	}
-	if config.Workers > 0 {
-		var err error
-		if config.Worker, err = workerBeside(); err != nil {
-			return configError(err)
-		}
-	}
 	config.Patience = func() (context.Context, context.CancelFunc) {
 		return signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	}
@@ -39,16 +32,6 @@ func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
 		return configError(fmt.Errorf("%w with --%s-port", taken, u.portOf(taken.Port)))
 	}
 	return err
-}
-
-// workerBeside returns the worker in the folder of this program.
-func workerBeside() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	programs, err := lab.BinariesIn(filepath.Dir(self))
-	return programs.Worker, err
 }
 
 // portOf returns the service that a port belongs to.

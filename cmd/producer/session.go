@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +39,6 @@ type source struct {
 func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 	return func(yield func(client.Spec, error) bool) {
 		for job, err := range jobs {
-			if bad, ok := errors.AsType[*producer.JobError](err); ok {
-				err = &client.JobError{Where: bad.Where, ID: bad.ID, Err: bad.Err}
-			}
 			if !yield(specOf(job), err) {
 				return
 			}
@@ -51,18 +47,11 @@ func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 }
 
 func specOf(s producer.Spec) client.Spec {
-	out := client.Spec{
-		Where: s.Where, ID: s.ID, Kind: s.Kind, Inputs: s.Inputs, Delay: s.Delay, Deadline: s.Deadline,
+	return client.Spec{
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: s.Payload, Inputs: s.Inputs, Delay: s.Delay, Deadline: s.Deadline,
 		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, MaxFailures: s.MaxFailures, Estimate: s.Estimate, OnDemand: s.OnDemand, Urgent: s.Urgent,
 		Group: s.Group,
 	}
-	switch data, _ := s.Payload.Inline(); {
-	case s.Payload.IsJSON():
-		out.Payload = json.RawMessage(data)
-	default:
-		out.Payload = data
-	}
-	return out
 }
 
 // open connects to the storage account and creates missing queues and containers.

@@ -98,6 +98,11 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	return c.print(s.printer, jobs)
 }
 
+// selects reports whether the filters of --waiting select a message.
+func (c *jobsCommand) selects(w client.Waiting) bool {
+	return (c.Kind == "" || w.Kind == c.Kind) && (c.Group == "" || w.Group == c.Group) && strings.HasPrefix(w.ID, c.IDs)
+}
+
 // waiting prints the jobs at the front of the queues.
 func (c *jobsCommand) waiting(ctx context.Context, s *session, deployment *client.Client) error {
 	if len(c.Status) > 0 || c.Newer > 0 || c.Older > 0 || c.Count || c.AtRisk {
@@ -108,9 +113,7 @@ func (c *jobsCommand) waiting(ctx context.Context, s *session, deployment *clien
 		return err
 	}
 	seen := len(jobs)
-	jobs = slices.DeleteFunc(jobs, func(w client.Waiting) bool {
-		return c.Kind != "" && w.Kind != c.Kind || c.Group != "" && w.Group != c.Group || !strings.HasPrefix(w.ID, c.IDs)
-	})
+	jobs = slices.DeleteFunc(jobs, func(w client.Waiting) bool { return !c.selects(w) })
 	if s.printer.json {
 		for _, w := range jobs {
 			if err := s.printer.line(w); err != nil {

@@ -31,8 +31,9 @@ type logsCommand struct {
 // Help is shown by logs --help.
 func (*logsCommand) Help() string {
 	return `Prints what the job printed and logged itself: its program's output, and the lines of its
-handler's logger. Of a long log the last 64 KiB are kept, and what is missing is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which
-worker and delivery they are from. The last lines of a running job, up to a KiB, come with its
+handler's logger. Of a long log the last 64 KiB are kept, and what is missing is said. It has the
+lines up to the last checkpoint, also of a VM that is gone, and says which worker and delivery they
+are from. The last lines of a running job, up to a KiB, come with its
 worker's heartbeat and are at most 20 s old; lines before them that wait for the next checkpoint are
 shown as left out. -o json has no lines of heartbeats.
 

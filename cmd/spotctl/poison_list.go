@@ -47,7 +47,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	seen, filter := len(messages), c.filter(time.Now())
-	messages = slices.DeleteFunc(messages, func(m client.PoisonMessage) bool { return !filter.Has(m) })
+	messages = slices.DeleteFunc(messages, func(m client.PoisonMessage) bool { return !m.Matches(filter) })
 	if c.Summary {
 		err = s.printer.poisonSummary(givenup.Summarize(messages))
 	} else {

@@ -50,15 +50,22 @@ is. A job's page costs two calls more at each read while it is open, and up to f
 was written. If storage does not answer, the page says since when, and keeps what it had.`
 }
 
+// check returns what to change in the flags, or nil.
+func (c *webCommand) check() error {
+	switch {
+	case c.Every < time.Second:
+		return fmt.Errorf("--every is %s; it must be at least 1s", c.Every)
+	case c.Slots < 0:
+		return fmt.Errorf("--slots is %d; it must be positive", c.Slots)
+	case c.ReadOnly && c.Changes:
+		return errors.New("--read-only is for a team, which changes nothing: leave out --allow-changes")
+	}
+	return nil
+}
+
 func (c *webCommand) run(ctx context.Context, s *session) error {
-	if c.Every < time.Second {
-		return &cli.ConfigError{Err: fmt.Errorf("--every is %s; it must be at least 1s", c.Every)}
-	}
-	if c.Slots < 0 {
-		return &cli.ConfigError{Err: fmt.Errorf("--slots is %d; it must be positive", c.Slots)}
-	}
-	if c.ReadOnly && c.Changes {
-		return &cli.ConfigError{Err: errors.New("--read-only is for a team, which changes nothing: leave out --allow-changes")}
+	if err := c.check(); err != nil {
+		return &cli.ConfigError{Err: err}
 	}
 	header := ""
 	if c.ReadOnly {

@@ -210,18 +210,3 @@ func parameterText(d deployment, name, parameter string) string {
 	}
 	return ""
 }
-
-// checkMetricsPush: workers push to the metrics endpoint of the rule, by the version of
-// remote write that Azure has:
-// azure-monitor/metrics/prometheus-remote-write-virtual-machines, remote write URL.
-func checkMetricsPush(d deployment, tell report) {
-	const path = "modules/metrics.bicep"
-	want := "'${endpoint.properties.metricsIngestion.endpoint}/dataCollectionRules/${rule.properties.immutableId}/streams/${stream}" +
-		"/api/v1/write?api-version=2023-04-24'"
-	if got := text(named(d[path].Outputs, "url")); got != want {
-		tell(path, 0, "workers push to %s, want %s", got, want)
-	}
-	if got := text(named(d[path].Variables, "stream")); got != "'Microsoft-PrometheusMetrics'" {
-		tell(path, 0, "the stream is %s, want 'Microsoft-PrometheusMetrics'", got)
-	}
-}

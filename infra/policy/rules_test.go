@@ -55,7 +55,6 @@ var rules = []struct {
 	{"images", checkImages},
 	{"products", checkProducts},
 	{"numbers", checkNumbers},
-	{"metrics push", checkMetricsPush},
 }
 
 // TestDeployment holds the files to the rules.

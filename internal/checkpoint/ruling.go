@@ -131,7 +131,7 @@ type Attempt struct {
 // like a commit that did. Hence the sequence number. After an older write of the
 // same claim that left the job running, the claim still owns the record; after a
 // write that ended the claim, it does not.
-func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
+func OnConflict(found *Record, d Delivery, a Attempt) Ruling { //nolint:cyclop // a table of cases
 	switch {
 	case found == nil:
 		return Create

@@ -132,21 +132,3 @@ func TestOnConflict(t *testing.T) {
 		}
 	}
 }
-
-func TestRulingNames(t *testing.T) {
-	seen := map[string]bool{}
-	for r := Create; r <= Fenced; r++ {
-		if name := r.String(); name == "" || name == "unknown" || seen[name] {
-			t.Errorf("ruling %d is called %q, want a name of its own", int(r), name)
-		}
-		seen[r.String()] = true
-	}
-	for _, r := range []Ruling{-1, Fenced + 1} {
-		if got := r.String(); got != "unknown" {
-			t.Errorf("ruling %d, which does not exist, is called %q, want unknown", int(r), got)
-		}
-	}
-	if got := Ruling(0).String(); got != "none" {
-		t.Errorf("no ruling is called %q, want none", got)
-	}
-}

@@ -177,11 +177,3 @@ func TestNoWorkerBeyondLoopback(t *testing.T) {
 		})
 	}
 }
-
-func TestNoProducerBeyondLoopback(t *testing.T) {
-	p := &Producer{Path: "/does/not/exist", ConnectionString: "AccountName=a;AccountKey=aw=="}
-	_, err := p.Run(t.Context(), "digests", "--container=c")
-	if !errors.Is(err, ErrNotLocal) {
-		t.Errorf("enqueue to the cloud = %v, want ErrNotLocal", err)
-	}
-}

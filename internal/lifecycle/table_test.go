@@ -223,25 +223,3 @@ func reachable() map[Position]bool {
 	}
 	return seen
 }
-
-func TestRefusalNamesEventAndPosition(t *testing.T) {
-	_, err := Next(down(EventStands|WorkReleased), Ready)
-	want := "event refused: ready while in shutdown [drained, event stands]"
-	if err == nil || err.Error() != want {
-		t.Errorf("Next(...) error = %v, want %s", err, want)
-	}
-}
-
-func TestNames(t *testing.T) {
-	for _, c := range []struct{ got, want string }{
-		{Position{}.String(), "start"},
-		{Stopped.String(), "stopped"},
-		{State(9).String(), "state(9)"},
-		{Withdrawn.String(), "withdrawn"},
-		{Event(9).String(), "event(9)"},
-	} {
-		if c.got != c.want {
-			t.Errorf("String() = %q, want %q", c.got, c.want)
-		}
-	}
-}

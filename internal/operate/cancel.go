@@ -26,23 +26,6 @@ const (
 	cancelParallel = 16
 )
 
-// The results of a cancel.
-const (
-	// Cancelled means that nothing of the job is committed from now on.
-	Cancelled Action = "cancelled"
-
-	// Over means that the job had ended before; it is left alone.
-	Over Action = "over"
-
-	// Barred means that the job had no record and now has a cancelled record. If it
-	// waits for its first worker, none starts it; if there is no such job, its id cannot
-	// be used while the record is kept.
-	Barred Action = "barred"
-
-	// Unknown means that the job has no record, and none was made.
-	Unknown Action = "unknown"
-)
-
 // Canceller cancels jobs that wait or run.
 type Canceller struct {
 	Records *checkpoint.Store

@@ -60,23 +60,35 @@ type Cleaner struct {
 // CleanReport counts the items that were removed, or with [Cleaner.DryRun] would be
 // removed.
 type CleanReport struct {
-	Read      int // records
-	Done      int // records of jobs that were done
-	Cancelled int
-	Bytes     int64 // of these records' bodies: the results
+	// Read is how many records were read.
+	Read int
 
-	Logs     int // also logs without a record
+	// Done and Cancelled count the records that were removed, and Bytes the bytes of
+	// their results.
+	Done, Cancelled int
+	Bytes           int64
+
+	// Logs counts the logs that were removed and LogBytes their bytes, in addition to
+	// the logs in records. A log whose record is gone counts too.
+	Logs     int
 	LogBytes int64
 
-	Outputs     int // files and their lists; also files that no list or record names, and files that jobs brought
+	// Outputs counts the files that were removed which jobs had stored, and the lists of
+	// them, and OutputBytes their bytes. Outputs that a job sent and did not commit
+	// count too, once they are as old, and a week later files that jobs brought.
+	Outputs     int
 	OutputBytes int64
 
-	Changed int // left alone: written or removed since they were listed
-	Poison  int // left alone: the poison queue has a message of the job
-	Failed  int
-	Skipped int // blobs in the container of records that are no records
+	// Changed counts jobs that were left alone because somebody wrote or removed their
+	// record during the run, Poison jobs with a message on the poison queue, and Failed jobs
+	// that could not be removed.
+	Changed, Poison, Failed int
 
-	// PoisonUnseen says that the poison queue has more messages than a dry run sees.
+	// Skipped is how many blobs in the container of records have names that no record has.
+	Skipped int
+
+	// PoisonUnseen says that a dry run did not see the whole poison queue, so that more
+	// jobs may be left alone.
 	PoisonUnseen bool
 }
 

@@ -9,17 +9,22 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// Action is the result of an operation on a poison message or an orphan.
+// Action is the result of an operation on a job.
 type Action string
 
-// The actions. The first three took the message off the poison queue.
+// The actions. The first three took the message off the poison queue, the last four are of a cancel.
 const (
-	Replayed Action = "replayed" // the job continues
-	Purged   Action = "purged"   // the job is cancelled, or there was none
-	Dropped  Action = "dropped"  // only the message was removed: its job needs nothing
-	Refused  Action = "refused"  // nothing was done, and a repeat would not help
-	Failed   Action = "failed"   // storage failed; a repeat may help
-	Requeued Action = "requeued" // a job without a message got a new one
+	Replayed  Action = "replayed"  // the job continues
+	Purged    Action = "purged"    // the job is cancelled, or there was none
+	Dropped   Action = "dropped"   // only the message was removed: its job needs nothing
+	Refused   Action = "refused"   // nothing was done, and a repeat would not help
+	Failed    Action = "failed"    // storage failed; a repeat may help
+	Requeued  Action = "requeued"  // a job without a message got a new one
+	NotPoison Action = "not found" // the poison queue has no such message
+	Cancelled Action = "cancelled" // nothing of the job is committed from now on
+	Over      Action = "over"      // the job had ended before; it is left alone
+	Barred    Action = "barred"    // the job had no record and has a cancelled one now, so it never starts
+	Unknown   Action = "unknown"   // the job has no record, and none was made
 )
 
 // Outcome is the result of an action on one poison message.

@@ -152,6 +152,12 @@ func (s *Snapshot) Activity() Activity {
 	slices.SortFunc(a.Kinds, func(a, b Kind) int {
 		return cmp.Or(cmp.Compare(b.Done+b.Failed, a.Done+a.Failed), strings.Compare(a.Kind, b.Kind))
 	})
+	a.VMs = judged(vms, kinds)
+	return a
+}
+
+// judged returns the VMs, the ones with trouble first.
+func judged(vms map[string]*VM, kinds map[string]client.KindActivity) (all []VM) {
 	had, broken := map[string]int{}, map[string]int{} // VMs that ran a kind, and VMs whose circuit breaker for it is open
 	for _, vm := range vms {
 		for _, k := range vm.kinds() {
@@ -163,13 +169,13 @@ func (s *Snapshot) Activity() Activity {
 	}
 	for _, vm := range vms {
 		vm.Fails = vm.failsAlone(kinds, func(kind string) bool { return vm.breaks(kind) && 2*broken[kind] <= had[kind] })
-		a.VMs = append(a.VMs, *vm)
+		all = append(all, *vm)
 	}
-	slices.SortFunc(a.VMs, func(a, b VM) int {
+	slices.SortFunc(all, func(a, b VM) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(share(b.Failed, b.Done), share(a.Failed, a.Done)),
 			strings.Compare(a.Name, b.Name))
 	})
-	return a
+	return all
 }
 
 // rank orders VMs: VMs that need a look come first, ended VMs last.

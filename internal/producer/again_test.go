@@ -54,12 +54,12 @@ func TestStoppedAndRunAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
 		first, err := b.Run(ctx, Lines(numbered(n), Spec{}))
-		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
+		if !errors.Is(err, ErrInterrupted) || first.Put == 0 || first.Put == n {
 			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
 		}
 		committed := b.deliver(t, 50)
 		again, err := b.Run(t.Context(), Lines(numbered(n), Spec{}))
-		if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); again != want || err != nil {
+		if want := (Summary{Put: n, Last: fmt.Sprintf("line %d", n)}); again != want || err != nil {
 			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
 		}
 		if len(b.envelopes(t)) < n-50 {
@@ -86,7 +86,7 @@ func TestCheckIDsAgain(t *testing.T) {
 			writes := b.writes()
 			sum, err := b.Run(t.Context(), one(t, spec))
 			e, onQueue := b.envelopes(t)["a"]
-			if err != nil || onQueue != put || put != (sum.Enqueued == 1) || !put && b.skipped[0] != "a "+string(status) {
+			if err != nil || onQueue != put || put != (sum.Put == 1) || !put && b.skipped[0] != "a "+string(status) {
 				t.Fatalf("run = %+v, %v, message %t, skipped %q; want it put: %t", sum, err, onQueue, b.skipped, put)
 			}
 			if put && (found != status || e.Resume != (status != "") || !e.ChosenID) {
@@ -125,7 +125,7 @@ func TestPutAgainCutShort(t *testing.T) {
 						b.server.OnCall(nil)
 						if _, found := b.envelopes(t)["a"]; reached || !found {
 							sum, err := b.Run(t.Context(), one(t, spec))
-							if want := (Summary{Enqueued: 1, Last: "the job"}); sum != want || err != nil {
+							if want := (Summary{Put: 1, Last: "the job"}); sum != want || err != nil {
 								t.Fatalf("repeated = %+v, %v, failed %q, want %+v", sum, err, b.failed, want)
 							}
 						}
@@ -179,7 +179,7 @@ func TestPutAgainOf(t *testing.T) {
 					return
 				}
 				// Once more: a second put of the same is a duplicate, until a worker claims the job.
-				if sum, err := b.Run(t.Context(), one(t, Spec{ID: "a", Kind: "other"})); status != "" && (err != nil || sum.Enqueued != 1) {
+				if sum, err := b.Run(t.Context(), one(t, Spec{ID: "a", Kind: "other"})); status != "" && (err != nil || sum.Put != 1) {
 					t.Errorf("second run = %+v, %v, failed %q", sum, err, b.failed)
 				}
 				once(t, b.deliver(t, 5), 1)

@@ -40,7 +40,7 @@ func TestDigests(t *testing.T) {
 	}
 	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", Spec{})
 	sum, err := b.Run(t.Context(), source)
-	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
+	if want := (Summary{Put: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
 		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
 	}
 	// The handler takes the job that was put, under the id that follows from the blob.

@@ -28,7 +28,7 @@ func TestGroupCalls(t *testing.T) {
 	} {
 		b := setup(t)
 		b.CheckIDs = true
-		if sum, err := b.Run(t.Context(), Lines(strings.NewReader(c.line), Spec{})); err != nil || sum.Enqueued != 1 {
+		if sum, err := b.Run(t.Context(), Lines(strings.NewReader(c.line), Spec{})); err != nil || sum.Put != 1 {
 			t.Fatalf("%s: Run = %+v, %v", name, sum, err)
 		}
 		if diff := cmp.Diff(c.want, b.server.Counts()); diff != "" {
@@ -67,7 +67,7 @@ func TestGroupFailedPut(t *testing.T) {
 		t.Errorf("record after a failed put = %+v, %v, want it open in its group", r, err)
 	}
 	b.server.OnCall(nil)
-	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(line), Spec{})); err != nil || sum.Enqueued != 1 {
+	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(line), Spec{})); err != nil || sum.Put != 1 {
 		t.Fatalf("second Run = %+v, %v", sum, err)
 	}
 	once(t, b.deliver(t, 3), 1)
@@ -89,7 +89,7 @@ func TestGroupConflicts(t *testing.T) {
 	}, "\n")
 	b.Parallel = 1
 	sum, err := b.Run(t.Context(), Lines(strings.NewReader(lines), Spec{}))
-	if err != nil || sum.Enqueued != 1 || sum.Failed != 4 {
+	if err != nil || sum.Put != 1 || sum.Failed != 4 {
 		t.Errorf("Run = %+v, %v, want 1 enqueued and 4 failed", sum, err)
 	}
 	for _, want := range []string{
@@ -112,7 +112,7 @@ func TestGroupDryRun(t *testing.T) {
 	b.DryRun, b.CheckIDs = true, true
 	lines := `{"kind":"k","id":"a"}` + "\n" + `{"kind":"k","id":"b"}` + "\n" + `{"kind":"k"}`
 	sum, err := b.Run(t.Context(), Lines(strings.NewReader(lines), Spec{Group: "day"}))
-	if err != nil || sum.Enqueued != 2 || sum.Failed != 1 {
+	if err != nil || sum.Put != 2 || sum.Failed != 1 {
 		t.Errorf("dry run = %+v, %v, want 2 to enqueue and 1 failed: %q", sum, err, b.failed)
 	}
 	if got, want := b.server.Counts(), map[string]int64{storage.OpGetBlobProperties: 2}; !cmp.Equal(got, want) {
@@ -139,7 +139,7 @@ func TestGroupTakeOver(t *testing.T) {
 	}
 	b.TakeOver = true
 	const line = `{"kind":"k","id":"a","group":"night"}`
-	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(line), Spec{})); err != nil || sum.Enqueued != 1 {
+	if sum, err := b.Run(t.Context(), Lines(strings.NewReader(line), Spec{})); err != nil || sum.Put != 1 {
 		t.Fatalf("Run = %+v, %v", sum, err)
 	}
 	if r, err := b.stores.Records.Read(t.Context(), "a"); err != nil || r.Status != checkpoint.Open || r.Group != "night" {

@@ -39,7 +39,7 @@ func TestUnknownKinds(t *testing.T) {
 {"kind":"compress"}
 `)
 	sum, err := b.Run(t.Context(), Lines(lines, Spec{}))
-	if err != nil || sum.Enqueued != 4 {
+	if err != nil || sum.Put != 4 {
 		t.Fatalf("Run = %+v, %v, want 4 jobs", sum, err)
 	}
 	const want = `no live worker on queue test-jobs has kind "digset" (did you mean "digest"?); ` +
@@ -73,13 +73,13 @@ func TestKnownKinds(t *testing.T) {
 		!strings.Contains(b.failed[0], `the job: no live worker on queue test-jobs has kind "render"; the kinds of 1 workers are: digest.`) {
 		t.Errorf("an unknown kind: Run = %+v, %v, %q, want a failure that names the known one", sum, err, b.failed)
 	}
-	if sum, err := run("digest"); err != nil || sum.Enqueued != 1 {
+	if sum, err := run("digest"); err != nil || sum.Put != 1 {
 		t.Errorf("a known kind: Run = %+v, %v, %q, want it put", sum, err, b.failed)
 	}
 	if err := b.stores.Workers.Write(t.Context(), worker("old")); err != nil { // a version that lists no kinds
 		t.Fatal(err)
 	}
-	if sum, err := run("render"); err != nil || sum.Enqueued != 1 {
+	if sum, err := run("render"); err != nil || sum.Put != 1 {
 		t.Errorf("a kind that a worker may have: Run = %+v, %v, %q, want it put", sum, err, b.failed)
 	}
 }

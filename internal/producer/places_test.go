@@ -40,7 +40,7 @@ func TestPlacesAdapt(t *testing.T) {
 						}
 					}
 				}))
-				if err != nil || s.Enqueued != jobs {
+				if err != nil || s.Put != jobs {
 					t.Fatalf("Run = %+v, %v, want %d jobs put", s, err, jobs)
 				}
 				rate := jobs / time.Since(begun).Seconds()

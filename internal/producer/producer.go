@@ -110,10 +110,10 @@ type Producer struct {
 
 // Summary is the result of a run.
 type Summary struct {
-	Enqueued, Skipped, Failed int
+	Put, Skipped, Failed int
 
 	// Last is the place in the input of the last job that was taken; empty if none
-	// was. All jobs up to it are enqueued, skipped or failed, and none after it.
+	// was. All jobs up to it are put, skipped or failed, and none after it.
 	Last string
 }
 

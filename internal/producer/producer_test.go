@@ -58,7 +58,7 @@ func TestRunContinuesAfterBadLines(t *testing.T) {
 	b := setup(t)
 	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
 	sum, err := b.Run(t.Context(), Lines(in, Spec{}))
-	if want := (Summary{Enqueued: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
+	if want := (Summary{Put: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
 	want := []string{
@@ -78,7 +78,7 @@ func TestRunSkips(t *testing.T) {
 	b := setup(t)
 	b.Skip = func(id string) (checkpoint.Status, bool) { return checkpoint.Open, id != "job-2" }
 	sum, err := b.Run(t.Context(), Lines(numbered(3), Spec{}))
-	if want := (Summary{Enqueued: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
+	if want := (Summary{Put: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
 	if diff := cmp.Diff([]string{"job-2"}, b.confirmed); diff != "" {
@@ -113,7 +113,7 @@ func TestRunReportsOnlyConfirmedJobs(t *testing.T) {
 			return nil
 		}
 		sum, err := b.Run(t.Context(), Lines(numbered(60), Spec{}))
-		if err != nil || sum.Enqueued+sum.Failed != 60 || sum.Enqueued != len(b.confirmed) || sum.Enqueued == 0 {
+		if err != nil || sum.Put+sum.Failed != 60 || sum.Put != len(b.confirmed) || sum.Put == 0 {
 			t.Errorf("run = %+v, %v, with %d ids told", sum, err, len(b.confirmed))
 		}
 	})
@@ -138,7 +138,7 @@ func TestRunEndsOnErrorsOfEveryJob(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrInterrupted) {
 				t.Errorf("run = %v, want an end with %s", err, c.want)
 			}
-			if sum.Failed == 0 || sum.Failed > c.atMost || sum.Enqueued != 0 || sum.Last != fmt.Sprintf("line %d", sum.Failed) {
+			if sum.Failed == 0 || sum.Failed > c.atMost || sum.Put != 0 || sum.Last != fmt.Sprintf("line %d", sum.Failed) {
 				t.Errorf("summary after %s = %+v, want 1 to %d failures up to the last line", c.want, sum, c.atMost)
 			}
 		})
@@ -158,7 +158,7 @@ func TestRunContinuesAfterABriefOutage(t *testing.T) {
 			return storage.Fault{}
 		})
 		sum, err := b.Run(t.Context(), Lines(numbered(500), Spec{}))
-		if err != nil || sum.Failed != b.Parallel || sum.Enqueued+sum.Failed != 500 {
+		if err != nil || sum.Failed != b.Parallel || sum.Put+sum.Failed != 500 {
 			t.Errorf("run = %+v, %v; want the first 16 to fail and then none", sum, err)
 		}
 	})
@@ -180,7 +180,7 @@ func TestRunInterrupted(t *testing.T) {
 			t.Errorf("run = %v, want ErrInterrupted", err)
 		}
 		const want = 11 * DefaultParallel
-		if sum.Enqueued != want || sum.Failed != 0 || sum.Last != fmt.Sprintf("line %d", want) {
+		if sum.Put != want || sum.Failed != 0 || sum.Last != fmt.Sprintf("line %d", want) {
 			t.Errorf("summary = %+v, want %d enqueued up to line %[2]d", sum, want)
 		}
 		all := b.envelopes(t)
@@ -210,7 +210,7 @@ func TestRunWhoseInputEndedIsNotInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.Confirmed = func(Job, checkpoint.Status) error { cancel(); return nil }
 	sum, err := b.Run(ctx, one(t, Spec{Kind: "k"}))
-	if err != nil || sum.Enqueued != 1 {
+	if err != nil || sum.Put != 1 {
 		t.Errorf("run = %+v, %v; want it complete", sum, err)
 	}
 }
@@ -229,8 +229,8 @@ func TestRunEndsWhenIDsCannotBePrinted(t *testing.T) {
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "job job-2 is enqueued") {
 		t.Errorf("run = %v, want that of job-2", err)
 	}
-	if sum.Enqueued < 2 || sum.Enqueued > 3 {
-		t.Errorf("%d enqueued, want the run to end", sum.Enqueued)
+	if sum.Put < 2 || sum.Put > 3 {
+		t.Errorf("%d enqueued, want the run to end", sum.Put)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestRunEndsWithItsInput(t *testing.T) {
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read line 2") {
 		t.Errorf("run = %v, want the input's error in line 2", err)
 	}
-	if want := (Summary{Enqueued: 1, Last: "line 1"}); sum != want {
+	if want := (Summary{Put: 1, Last: "line 1"}); sum != want {
 		t.Errorf("summary = %+v, want %+v: a line that was cut is no line", sum, want)
 	}
 }

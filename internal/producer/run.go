@@ -143,7 +143,7 @@ func (r *producerRun) record(j Job, found checkpoint.Status, err error) {
 
 // confirm counts a job that was put. The caller holds mu.
 func (r *producerRun) confirm(j Job, found checkpoint.Status) {
-	r.summary.Enqueued++
+	r.summary.Put++
 	if r.producer.Confirmed == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func TestSurveyCalls(t *testing.T) {
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
 		b.server.ResetCounts()
 		sum, err := b.Run(t.Context(), seeded(lines))
-		if err != nil || sum.Enqueued != lines-done || sum.Skipped != done || sum.Failed != 0 {
+		if err != nil || sum.Put != lines-done || sum.Skipped != done || sum.Failed != 0 {
 			t.Errorf("run = %+v, %v, want %d put and %d skipped", sum, err, lines-done, done)
 		}
 		calls := b.server.Counts()
@@ -81,7 +81,7 @@ func TestSurveyCallsOfTakeOver(t *testing.T) {
 			}
 			yield(Spec{ID: "job-1", Kind: "other"}, nil)
 		})
-		if err != nil || sum.Enqueued != lines-done || sum.Skipped != done || sum.Failed != 1 {
+		if err != nil || sum.Put != lines-done || sum.Skipped != done || sum.Failed != 1 {
 			t.Errorf("run = %+v, %v, want %d put, %d skipped and 1 failed, whose id has other work", sum, err, lines-done, done)
 		}
 		reads := b.server.Counts()[storage.OpGetBlobProperties]
@@ -144,7 +144,7 @@ func TestSurveyIsRefused(t *testing.T) {
 	})
 	const lines = 3 * readsForPage
 	sum, err := b.Run(t.Context(), Lines(numbered(lines), Spec{}))
-	if err != nil || sum.Enqueued != lines {
+	if err != nil || sum.Put != lines {
 		t.Errorf("run = %+v, %v, want all put", sum, err)
 	}
 	if calls := b.server.Counts(); calls[storage.OpGetBlobProperties] != lines || calls[storage.OpListBlobs] != 1 {
@@ -178,7 +178,7 @@ func TestSurveyOfManyRecords(t *testing.T) {
 		})
 		calls := b.server.Counts()
 		lists, reads := calls[storage.OpListBlobs], calls[storage.OpGetBlobProperties]
-		if err != nil || sum.Enqueued != row.jobs || lists != int64(row.lists) || reads != int64(row.jobs) {
+		if err != nil || sum.Put != row.jobs || lists != int64(row.lists) || reads != int64(row.jobs) {
 			t.Errorf("%d jobs = %+v, %v, %d listings and %d reads, want %d listings", row.jobs, sum, err, lists, reads, row.lists)
 		}
 	}

@@ -65,7 +65,7 @@ func TestTakeOver(t *testing.T) {
 				case row.failed != "":
 					want.Failed = 1
 				case row.put:
-					want.Enqueued = 1
+					want.Put = 1
 				default:
 					want.Skipped = 1
 				}
@@ -125,7 +125,7 @@ func TestTakeOverOfOtherWorkIsNoReasonToStop(t *testing.T) {
 		b.seed(t, fmt.Sprintf("job-%d", i+1), checkpoint.Running)
 	}
 	sum, err := b.Run(t.Context(), Lines(numbered(n+1), Spec{})) // with payloads of their own
-	if want := (Summary{Enqueued: 1, Failed: n, Last: fmt.Sprintf("line %d", n+1)}); sum != want || err != nil {
+	if want := (Summary{Put: 1, Failed: n, Last: fmt.Sprintf("line %d", n+1)}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
 }
@@ -161,9 +161,9 @@ func TestDryRun(t *testing.T) {
 		jobs iter.Seq2[Spec, error]
 		want Summary
 	}{
-		{one(t, big), Summary{Enqueued: 1, Last: "the job"}},
-		{Lines(strings.NewReader(in), Spec{}), Summary{Enqueued: 1, Failed: 2, Last: "line 3"}},
-		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Spec{}), Summary{Enqueued: 2, Last: `blob "b"`}},
+		{one(t, big), Summary{Put: 1, Last: "the job"}},
+		{Lines(strings.NewReader(in), Spec{}), Summary{Put: 1, Failed: 2, Last: "line 3"}},
+		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Spec{}), Summary{Put: 2, Last: `blob "b"`}},
 	} {
 		if sum, err := b.Run(t.Context(), row.jobs); sum != row.want || err != nil {
 			t.Errorf("run = %+v, %v; want %+v", sum, err, row.want)

@@ -97,7 +97,7 @@ func (f *folder) home() map[string]string {
 }
 
 // environ returns a program's environment. own looks up a variable of the worker's.
-func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string {
+func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string { //nolint:cyclop // a list of variables
 	f = f.asSeen()
 	vars := variables{}
 	if !onWindows {

@@ -283,8 +283,8 @@ func TestMessageInAKindsFile(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	kinds, err := ReadKinds(kindsFile(t, `{"kinds": {"a": {"command": "message", "max_run": "1h"}, "b": {"command": "message", "result": "file"},
-		"c": {"command": ["sh"], "result": "stdout"}, "d": {"command": ["sh"]}}}`))
+	kinds, err := ReadKinds(kindsFile(t, `{"kinds": {"a": {"command": "message", "max_run": "1h"},
+		"b": {"command": "message", "result": "file"}, "c": {"command": ["sh"], "result": "stdout"}, "d": {"command": ["sh"]}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func (e Envelope) encode(limit int) (string, error) {
 
 // Validate returns why the envelope cannot be used, or nil. Fields that are added
 // later do not count towards its size, so that a rewrite cannot make it invalid.
-func (e Envelope) Validate() error {
+func (e Envelope) Validate() error { //nolint:cyclop // a list of fields
 	if err := jobid.Validate(e.ID); err != nil {
 		return err
 	}

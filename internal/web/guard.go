@@ -39,7 +39,7 @@ func newGuard(at *net.TCPAddr, user string) *guard {
 }
 
 // wrap returns next behind the guard. refuse writes a response that says why.
-func (g *guard) wrap(next http.Handler, refuse func(http.ResponseWriter, string)) http.Handler {
+func (g *guard) wrap(next http.Handler, refuse func(http.ResponseWriter, string)) http.Handler { //nolint:cyclop // a table of cases
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)

@@ -122,10 +122,15 @@ func (s *steering) follow(ctx context.Context, d *control.Document) {
 	s.logKinds(ctx, d.PausedKinds)
 }
 
+// mayFinish reports whether the worker is to drain, and may finish its jobs first.
+func (s *steering) mayFinish() bool {
+	return s.drain != nil && !s.held && time.Now().Before(s.drain.FinishBy) && len(s.runner.Jobs()) > 0
+}
+
 // obey pauses or drains the worker as the document asks. A worker that may finish its jobs first
 // claims nothing meanwhile.
 func (s *steering) obey(ctx context.Context) {
-	finishes := s.drain != nil && !s.held && time.Now().Before(s.drain.FinishBy) && len(s.runner.Jobs()) > 0
+	finishes := s.mayFinish()
 	switch changed := s.pause.set(s.pauseAll != nil || finishes); {
 	case changed && finishes:
 		s.worker.Log.InfoContext(ctx, "claiming is paused; the worker drains when its jobs have ended", "reason",

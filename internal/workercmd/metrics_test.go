@@ -134,20 +134,6 @@ func documentedNames(text string) (names []string) {
 	return names
 }
 
-// TestOutcomesAreDocumented: operators find the meaning of each outcome.
-func TestOutcomesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(metricsDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, word := range slices.Concat(observe.Outcomes, observe.Starts, observe.DrainReasons, observe.Waits, observe.Efforts,
-		observe.FailureClasses) {
-		if !strings.Contains(string(text), "`"+word+"`") {
-			t.Errorf("%s does not say what %q means", metricsDocument, word)
-		}
-	}
-}
-
 // TestMachineTrouble: a wrong clock and a full disk are logged when they begin and end, and a kind
 // whose circuit breaker is open is in the heartbeat until it closes.
 func TestMachineTrouble(t *testing.T) {

@@ -11,10 +11,12 @@ import (
 	"os/signal"
 
 	"github.com/spotworker/spotworker/internal/lab/demo"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 func main() {
+	labworker.WorkerMain()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Args[1:])
 	stop()

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // golden is a document as another program may have written it: two fields are unknown.
 const golden = `{"v":1,"revision":7,"pause":{"at":"2026-03-09T12:00:00Z","by":"spotctl@desk","reason":"bad batch",` +
 	`"until":"2026-03-10T12:00:00Z"},"paused_kinds":{"render":{"at":"2026-03-09T12:00:30Z","by":"me"}},` +
-	`"drain_all":{"at":"2026-03-09T12:01:00Z","by":"spotctl@desk"},"drain":{"vm-1-0":{"at":"2026-03-09T12:02:00Z","finish_by":"2026-03-09T12:32:00Z"}},` +
+	`"drain_all":{"at":"2026-03-09T12:01:00Z","by":"spotctl@desk"},"drain":{"vm-1-0":{"at":"2026-03-09T12:02:00Z",` +
+	`"finish_by":"2026-03-09T12:32:00Z"}},` +
 	`"quarantine":{"vm-2":{"at":"2026-03-09T12:02:30Z"}},` +
 	`"cancels":[{"id":"report-7","at":"2026-03-09T12:03:00Z"}],"check_all":"2026-03-09T12:04:00Z",` +
 	`"check_before":"2026-03-09T12:05:00Z","kinds":{"digest":"paused"}}`

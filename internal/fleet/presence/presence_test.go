@@ -161,7 +161,8 @@ func TestMetadata(t *testing.T) {
 			"lacks": "logstat=3,x=1", "silent": "2,a", "calls": "120,90,9,1,2,3", "queues": "test-jobs,1200,600;test-jobs,3400,300",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&lost=1m4s&reason=evicted" +
 				"&released=3&took=412ms",
-			"trouble": "blind=7&broken=a%2Cb&clock=-600&crashes=2&exposed=127.0.0.1%3A3080&free=5&gpus=1+%28Tesla+T4%29%3A+lost+%26+gone%3B+3%3A+nvidia-smi+does+not+answer&rival=vm+%26+2+since&size=1099511627776",
+			"trouble": "blind=7&broken=a%2Cb&clock=-600&crashes=2&exposed=127.0.0.1%3A3080&free=5" +
+				"&gpus=1+%28Tesla+T4%29%3A+lost+%26+gone%3B+3%3A+nvidia-smi+does+not+answer&rival=vm+%26+2+since&size=1099511627776",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)

@@ -70,11 +70,8 @@ type Config struct {
 	// lost VM is replaced.
 	Incidents []Incident
 
-	// TimeLimit is the time limit of the demo, without building the programs.
+	// TimeLimit is the time limit of the demo.
 	TimeLimit time.Duration
-
-	// Binaries is a folder with worker and producer. Empty builds them.
-	Binaries string
 
 	// Keep keeps the workers' logs even if every promise was kept.
 	Keep bool

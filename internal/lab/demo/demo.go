@@ -7,20 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/stage"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
-
-// buildLimit is the time limit for building the programs, which includes the
-// whole SDK on a machine that has never built them.
-const buildLimit = 5 * time.Minute
 
 var (
 	// ErrBroken reports that a promise was broken or the time limit exceeded.
@@ -34,7 +29,7 @@ var (
 type demo struct {
 	config   Config
 	narrator *text.Narrator
-	folder   string // of binaries and logs
+	folder   string // of logs
 	stage    *stage.Stage
 	history  *history    // guarded by the stage's recorder
 	vms      []*stage.VM // that are present, in the order of their start
@@ -74,27 +69,25 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 func (d *demo) removeFolder(err error) error {
 	failed := err != nil && !errors.Is(err, errInterrupted)
 	if d.stage == nil || d.stage.Started() == 0 || !failed && !d.config.Keep {
-		return sandbox.RemoveTree(d.folder)
+		return os.RemoveAll(d.folder)
 	}
 	d.narrator.Say("The workers' logs are in %s.", d.folder)
-	return sandbox.RemoveTree(d.programFolder())
+	return nil
 }
 
-func (d *demo) programFolder() string { return filepath.Join(d.folder, "bin") }
-
 func (d *demo) run(ctx context.Context) (err error) {
-	programs, err := d.programs(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, d.config.TimeLimit, errTimeLimit)
+	defer cancel()
+	worker, err := os.Executable() // see [labworker.WorkerMain]
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, d.config.TimeLimit, errTimeLimit)
-	defer cancel()
-	if d.stage, err = stage.Open(d.stageConfig(programs.Worker)); err != nil {
+	if d.stage, err = stage.Open(d.stageConfig(worker)); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stage.Close()) }()
 	d.narrator.Say("A local Azure is up on 127.0.0.1: storage and metadata service. Nothing leaves this machine.")
-	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.stage.ConnectionString}); err != nil {
+	if err := d.prepare(ctx); err != nil {
 		if errors.Is(context.Cause(ctx), errTimeLimit) {
 			return fmt.Errorf("%w: %w before all jobs were on the queue", ErrBroken, errTimeLimit)
 		}
@@ -122,21 +115,6 @@ func (d *demo) closeFleet(ctx context.Context, played error) error {
 	return err
 }
 
-// programs returns worker and producer, built from this source unless a folder
-// with them is configured.
-func (d *demo) programs(ctx context.Context) (lab.Binaries, error) {
-	if d.config.Binaries != "" {
-		return lab.BinariesIn(d.config.Binaries)
-	}
-	d.narrator.Say("Building worker and producer.")
-	ctx, cancel := context.WithTimeoutCause(ctx, buildLimit, errTimeLimit)
-	defer cancel()
-	if err := os.Mkdir(d.programFolder(), 0o700); err != nil {
-		return lab.Binaries{}, err
-	}
-	return lab.Build(ctx, d.programFolder())
-}
-
 // visibility is how long a worker hides its messages.
 const visibility = 30 * time.Second
 
@@ -144,6 +122,7 @@ func (d *demo) stageConfig(worker string) stage.Config {
 	return stage.Config{
 		Worker: worker, Logs: d.folder, Visibility: visibility,
 		Args: []string{
+			labworker.Command,
 			"--data-container=" + lab.InputContainer,
 			"--checkpoint-interval=" + d.config.CheckpointInterval.String(),
 			fmt.Sprintf("--concurrency=%d", d.config.JobsAtOnce),
@@ -160,7 +139,7 @@ func (d *demo) stageConfig(worker string) stage.Config {
 }
 
 // prepare uploads the input and puts the jobs and the other messages.
-func (d *demo) prepare(ctx context.Context, p *lab.Producer) error {
+func (d *demo) prepare(ctx context.Context) error {
 	roots := d.config.Roots
 	if len(roots) == 0 {
 		roots = lab.Roots(ctx)
@@ -181,7 +160,7 @@ func (d *demo) prepare(ctx context.Context, p *lab.Producer) error {
 		text.Plural(len(d.files), "blob"), text.Size(lab.TotalSize(d.files)), lab.Folders(d.files, roots))
 	d.pace = lab.PaceFor(d.files, d.config.JobTime)
 	d.stage.Local.Storage.OnCall(d.pace.Fault)
-	return d.enqueue(ctx, p, account)
+	return d.enqueue(ctx, account)
 }
 
 // report prints the table, tells the story, and returns an error if the demo failed.
@@ -190,8 +169,7 @@ func (d *demo) report(played error) error {
 	var story lanes.Story
 	d.look(func(h *history) {
 		f := audit(h, endOf(d.stage.Local.Storage, d.stage.Names, h))
-		f.Workers = d.stage.Started()
-		report = newReport(f, d.settings())
+		report = newReport(f, d.config.CheckpointInterval, d.summary(f))
 		story = tell(h, report)
 	})
 	fmt.Fprintln(d.narrator)
@@ -217,11 +195,15 @@ func (d *demo) verdict(report report, played error) error {
 	return nil
 }
 
-func (d *demo) settings() settings {
-	c := d.config
-	s := settings{Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, Interval: c.CheckpointInterval, Bandwidth: d.pace.String()}
-	for _, f := range d.files {
-		s.Files += len(f.Parts)
+// summary says what the demo consisted of.
+func (d *demo) summary(f findings) string {
+	c, files := d.config, 0
+	for _, input := range d.files {
+		files += len(input.Parts)
 	}
-	return s
+	return fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every "+
+		"%s, downloads %s",
+		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(files, "real file"), text.Plural(d.stage.Started(), "VM"),
+		text.Plural(f.Evictions, "eviction"), text.Plural(f.Kills, "kill"), text.Plural(f.Frozen.VMs, "freeze"),
+		text.Plural(c.Workers, "worker"), text.Plural(c.JobsAtOnce, "job"), c.CheckpointInterval, pollInterval, d.pace)
 }

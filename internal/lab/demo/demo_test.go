@@ -12,19 +12,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/replay/lanes"
 )
 
 const mib = 1 << 20
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+// TestMain lets the test binary be the workers of a run.
+func TestMain(m *testing.M) {
+	labworker.WorkerMain()
+	goleak.VerifyTestMain(m)
+}
 
 // smallDemo is a demo of three files without a kill, a freeze or a duplicate:
 // their messages take half a minute to return.
 func smallDemo(t *testing.T) Config {
 	t.Helper()
-	_, folder := labtest.Programs(t)
 	root := t.TempDir()
 	for name, size := range map[string]int{"a": 15 * mib, "b": 13*mib + 1, "c": 12*mib - 1} {
 		if err := os.WriteFile(filepath.Join(root, name), content(name, size), 0o644); err != nil {
@@ -33,7 +38,7 @@ func smallDemo(t *testing.T) Config {
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // where the demo keeps its logs
 	c := DefaultConfig()
-	c.Binaries, c.Roots, c.Files, c.FileSize, c.Workers = folder, []string{root}, 3, 13*mib, 2
+	c.Roots, c.Files, c.FileSize, c.Workers = []string{root}, 3, 13*mib, 2
 	c.JobTime, c.TimeLimit, c.CheckpointInterval = 4*time.Second, 30*time.Second, 300*time.Millisecond
 	c.Duplicate, c.Incidents = false, []Incident{Evict}
 	return c
@@ -139,19 +144,6 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	if left := leftBehind(t); len(left) != 0 {
 		t.Errorf("interrupted demo left %q behind", left)
-	}
-}
-
-func TestRunWithoutPrograms(t *testing.T) {
-	c := DefaultConfig()
-	c.Binaries = t.TempDir()
-	t.Setenv("TMPDIR", t.TempDir())
-	var out bytes.Buffer
-	if err := Run(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("Run = %v, want an error that says what makes the programs", err)
-	}
-	if left := leftBehind(t); len(left) != 0 {
-		t.Errorf("demo left %q behind", left)
 	}
 }
 

@@ -2,7 +2,7 @@
 // while their VMs are killed, frozen and evicted, and a table compares promises with
 // measurements.
 //
-//	files ──▶ producer ──▶ stage: storage, workers on VMs, metadata service
+//	files ──▶ queue    ──▶ stage: storage, workers on VMs, metadata service
 //	                         │ facts, log lines       ▲
 //	                         ▼                        │ kill, freeze, evict
 //	                      history ──────────────▶ controller

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,10 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
+	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // The input comes in two batches, with the bad messages between them. A worker that takes
@@ -36,33 +40,52 @@ func intoBatches(files []lab.File) {
 	}
 }
 
-// enqueue puts a job for each input with the producer, and the duplicate and the
+// enqueue puts a job for each input as "producer digests" does, and the duplicate and the
 // bad messages if they are configured.
-func (d *demo) enqueue(ctx context.Context, p *lab.Producer, account *azure.Account) error {
+func (d *demo) enqueue(ctx context.Context, account *azure.Account) error {
+	stores := deployment.StoresOf(account, d.stage.Names)
+	if err := stores.Create(ctx); err != nil {
+		return err
+	}
+	jobs := 0
+	put := func(specs iter.Seq2[producer.Spec, error]) error {
+		p := &producer.Producer{
+			Queue: stores.Jobs, ReadQueues: stores.Jobs.ReadToPut, Payloads: stores.Payloads, Parallel: 1,
+			Failed: func(bad *producer.JobError) error { return bad },
+		}
+		sum, err := p.Run(ctx, specs)
+		jobs += sum.Put
+		return err
+	}
+	digests := func(prefix string) error {
+		return put(producer.Digests(ctx, account.Container(lab.InputContainer), lab.InputContainer, prefix, producer.Spec{}))
+	}
 	if d.config.Duplicate {
 		twice := notAPrefix(d.files)
-		if _, err := putDigests(ctx, p, twice.Blob); err != nil {
+		if err := digests(twice.Blob); err != nil {
 			return err
 		}
-		d.narrator.Say("`producer digests` put a job for %s on the queue.", shortName(twice.Blob))
+		d.narrator.Say("A job for %s is on the queue.", shortName(twice.Blob))
+		jobs = 0
 	}
-	first, err := putDigests(ctx, p, firstBatch)
-	if err != nil {
+	if err := digests(firstBatch); err != nil {
 		return err
 	}
 	if d.config.BadMessages {
 		d.add(func(h *history) { h.bad = badMessages() })
-		if err := putBadMessages(ctx, p, account, d.stage.Names.Queue); err != nil {
+		if err := put(missing); err != nil {
+			return err
+		}
+		jobs--
+		if err := putBadMessages(ctx, account.Queue(d.stage.Names.Queue)); err != nil {
 			return err
 		}
 	}
-	second, err := putDigests(ctx, p, secondBatch)
-	if err != nil {
+	if err := digests(secondBatch); err != nil {
 		return err
 	}
-	jobs := len(first) + len(second)
 	if jobs != len(d.files) {
-		return fmt.Errorf("producer confirmed %s for %s", text.Plural(jobs, "job"), text.Plural(len(d.files), "blob"))
+		return fmt.Errorf("put %s for %s", text.Plural(jobs, "job"), text.Plural(len(d.files), "blob"))
 	}
 	d.expectJobs()
 	d.narrateQueue(jobs)
@@ -95,19 +118,13 @@ func (d *demo) expectJobs() {
 
 // narrateQueue prints the messages on the queue.
 func (d *demo) narrateQueue(jobs int) {
-	d.narrator.Say("`producer digests` put %s on the queue. Downloads go %s.", text.Plural(jobs, "job"), d.pace)
+	d.narrator.Say("%s put on the queue, as by `producer digests`. Downloads go %s.", text.Plural(jobs, "job"), d.pace)
 	if d.config.Duplicate {
 		d.narrator.Say("One of them is a duplicate: a job with its id is on the queue already.")
 	}
 	if d.config.BadMessages {
 		d.narrator.Say("Among them: a job whose blob does not exist, an envelope of a version that does not exist, and a plain text.")
 	}
-}
-
-// putDigests puts a job for each blob of that name prefix, in the order of their
-// names.
-func putDigests(ctx context.Context, p *lab.Producer, prefix string) ([]string, error) {
-	return p.Run(ctx, "--parallel=1", "digests", "--container="+lab.InputContainer, "--name-prefix="+prefix)
 }
 
 // notAPrefix returns the first input whose name is not the beginning of another's.
@@ -126,7 +143,7 @@ func notAPrefix(files []lab.File) lab.File {
 type badMessage struct {
 	label  string // for the table
 	job    string // the id of its job; empty if it has none
-	text   string // of the message; empty if the producer makes it
+	text   string // of the message; empty if it is a job
 	reason string // part of the reason
 }
 
@@ -141,18 +158,16 @@ var (
 
 func badMessages() []badMessage { return []badMessage{missingBlob, unknownVersion, plainText} }
 
-// putBadMessages puts the job with the producer and the others directly.
-func putBadMessages(ctx context.Context, p *lab.Producer, account *azure.Account, queue string) error {
-	payload, err := json.Marshal(map[string]string{"container": lab.InputContainer, "blob": "no/such/archive.tar"})
-	if err != nil {
-		return err
-	}
-	if _, err := p.Run(ctx, "put", "--kind=digest", "--id="+missingBlob.job, "--payload="+string(payload)); err != nil {
-		return err
-	}
+// missing yields the job whose blob is missing.
+func missing(yield func(producer.Spec, error) bool) {
+	payload, err := queue.JSONPayload([]byte(`{"container":"` + lab.InputContainer + `","blob":"no/such/archive.tar"}`))
+	yield(producer.Spec{ID: missingBlob.job, Kind: "digest", Payload: payload}, err)
+}
+
+// putBadMessages puts the messages that are no jobs.
+func putBadMessages(ctx context.Context, to *azqueue.QueueClient) error {
 	for _, b := range []badMessage{unknownVersion, plainText} {
-		options := &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}
-		if _, err := account.Queue(queue).EnqueueMessage(ctx, b.text, options); err != nil {
+		if _, err := to.EnqueueMessage(ctx, b.text, &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}); err != nil {
 			return fmt.Errorf("put a message (%s): %w", b.label, err)
 		}
 	}

@@ -30,9 +30,8 @@ type endState struct {
 
 // findings are the events, to be compared with the promises.
 type findings struct {
-	Jobs    int   // that must be committed
-	Bytes   int64 // of all input
-	Workers int   // that were started, replacements included
+	Jobs  int   // that must be committed
+	Bytes int64 // of all input
 
 	Committed      int
 	CommittedTwice int

@@ -3,7 +3,6 @@ package demo
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -141,7 +140,7 @@ func TestAuditOfAGoodRun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if n := newReport(got, settings{Interval: 2 * second}).Broken(); n != 0 {
+	if n := newReport(got, 2*second, "").Broken(); n != 0 {
 		t.Errorf("%d promises broken in a good run", n)
 	}
 }
@@ -222,7 +221,7 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h, end := goodRun()
 			test.change(h, &end)
-			report := newReport(audit(h, end), settings{Interval: 2 * second})
+			report := newReport(audit(h, end), 2*second, "")
 			var got []string
 			for _, row := range report.rows {
 				if row.Verdict == text.Broken {
@@ -258,17 +257,5 @@ func TestOneUnmeasuredEvictionHidesNoOther(t *testing.T) {
 	got := audit(h, end)
 	if got.ServedToStopped.Known() || got.ServedToReleased.Known() {
 		t.Errorf("times are known (%+v, %+v) though one of two evictions was not measured", got.ServedToStopped, got.ServedToReleased)
-	}
-}
-
-func TestMissingSaysWhere(t *testing.T) {
-	h, end := goodRun()
-	h.without("a", "done")
-	h.without("b", "done")
-	end.Waiting["a"] = true
-	got := strings.Join(audit(h, end).Missing, "\n")
-	want := "fa: running, last on spot_3\nfb: lost, there is no message of it"
-	if got != want {
-		t.Errorf("missing:\n%s\nwant:\n%s", got, want)
 	}
 }

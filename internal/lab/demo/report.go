@@ -19,25 +19,17 @@ const (
 	noise        = time.Second           // on a machine that is busy with other things
 )
 
-// report is the findings as a table.
+// report is the findings as a table, below a summary of the demo.
 type report struct {
 	findings findings
-	settings settings
+	summary  string
 	rows     []text.Promise
 }
 
-// settings are the configuration of a demo as the report shows it.
-type settings struct {
-	Workers, JobsAtOnce int
-	Interval            time.Duration // between two checkpoints of a job
-	Files               int           // real blobs that the input is made of
-	Bandwidth           string        // of each download
-}
-
-// newReport compares the findings with the promises.
-func newReport(f findings, s settings) report {
-	rows := slices.Concat(f.jobRows(), f.badMessageRows(), f.staleRows(s.Interval), f.redoneRows(s.Interval), f.timeRows(), f.resumedRows())
-	return report{findings: f, settings: s, rows: rows}
+// newReport compares the findings with the promises. interval is the time between two checkpoints of a job.
+func newReport(f findings, interval time.Duration, summary string) report {
+	rows := slices.Concat(f.jobRows(), f.badMessageRows(), f.staleRows(interval), f.redoneRows(interval), f.timeRows(), f.resumedRows())
+	return report{findings: f, summary: summary, rows: rows}
 }
 
 func (f findings) jobRows() []text.Promise {
@@ -190,20 +182,9 @@ func (r report) Broken() (n int) {
 // Write prints the table.
 func (r report) Write(out io.Writer) {
 	var b strings.Builder
-	r.writeSettings(&b)
-	b.WriteString("\n" + text.Table(r.rows))
+	b.WriteString(strings.Join(text.Wrap(r.summary, text.TableWidth), "\n") + "\n\n" + text.Table(r.rows))
 	r.writeNotes(&b)
 	_, _ = io.WriteString(out, b.String()) // fails only if the terminal is gone
-}
-
-func (r report) writeSettings(b *strings.Builder) {
-	f, s := r.findings, r.settings
-	summary := fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every "+
-		"%s, downloads %s",
-		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(s.Files, "real file"), text.Plural(f.Workers, "VM"),
-		text.Plural(f.Evictions, "eviction"), text.Plural(f.Kills, "kill"), text.Plural(f.Frozen.VMs, "freeze"),
-		text.Plural(s.Workers, "worker"), text.Plural(s.JobsAtOnce, "job"), s.Interval, pollInterval, s.Bandwidth)
-	b.WriteString(strings.Join(text.Wrap(summary, text.TableWidth), "\n") + "\n")
 }
 
 func (r report) writeNotes(b *strings.Builder) {

@@ -38,10 +38,7 @@ func tell(h *history, r report) lanes.Story {
 			}
 		}
 	}
-	var settings strings.Builder
-	r.writeSettings(&settings)
-	t.About = strings.Join(strings.Fields(settings.String()), " ")
-	t.Figures = r.figures()
+	t.About, t.Figures = r.summary, r.figures()
 	for _, row := range r.rows {
 		t.Promises = append(t.Promises, lanes.Promise(row))
 	}

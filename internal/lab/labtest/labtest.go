@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sync"
@@ -13,20 +14,28 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/spotworker/spotworker/internal/lab"
 )
 
 // folder holds the programs of this test process.
 var folder = filepath.Join(os.TempDir(), fmt.Sprintf("spotworker-lab-test-%d", os.Getpid()))
 
 // build builds the programs once.
-var build = sync.OnceValues(func() (lab.Binaries, error) {
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return lab.Binaries{}, err
+var build = sync.OnceValues(func() (Binaries, error) { return Build(context.Background(), folder) })
+
+// Binaries are the paths of the programs.
+type Binaries struct{ Worker, Producer string }
+
+// Build builds the programs from this module's source into a folder.
+func Build(ctx context.Context, folder string) (Binaries, error) {
+	const module = "github.com/spotworker/spotworker"
+	into := folder + string(filepath.Separator)
+	//nolint:gosec // constants, and a folder of ours
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", into, module+"/cmd/worker", module+"/cmd/producer")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return Binaries{}, fmt.Errorf("build worker and producer: %w: %s", err, bytes.TrimSpace(out))
 	}
-	return lab.Build(context.Background(), folder)
-})
+	return Binaries{Worker: filepath.Join(folder, "worker"), Producer: filepath.Join(folder, "producer")}, nil
+}
 
 // Main runs the tests of a package, removes the programs and checks that no
 // goroutine is left.
@@ -38,7 +47,7 @@ func Main(m *testing.M) {
 }
 
 // Programs returns worker and producer, built from this source, and their folder.
-func Programs(t *testing.T) (lab.Binaries, string) {
+func Programs(t *testing.T) (Binaries, string) {
 	t.Helper()
 	b, err := build()
 	if err != nil {

@@ -24,8 +24,5 @@
 // [WorstIdle] finds the longest time that a job waited while a worker that could
 // have taken it had a free slot.
 //
-// [Measure] adds up what handlers did, by their own traces, to compare with the ledgers that
-// workers keep in records.
-//
 // The package shares no code with the product, whose faults it would share.
 package oracle

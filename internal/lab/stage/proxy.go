@@ -97,7 +97,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request, s service) {
 	}
 	c := readCall(p.names, s, p.vm, r, body)
 	i, isCutOff := p.match(c)
-	if isCutOff || i != nil && !i.Fault.hasEffect() {
+	if isCutOff || i.prevents() {
 		i.notify()
 		p.drop(w, r, i)
 		return
@@ -342,6 +342,9 @@ func (i *Injection) notify() {
 		i.Injected()
 	}
 }
+
+// prevents reports whether the call does not reach storage.
+func (i *Injection) prevents() bool { return i != nil && !i.Fault.hasEffect() }
 
 // losesReply reports whether the caller never gets a reply.
 func (i *Injection) losesReply() bool { return i != nil && i.Fault < DelayRequest }

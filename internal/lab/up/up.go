@@ -30,7 +30,7 @@ const maxLatency = 5 * time.Second
 // `lab up`.
 type Config struct {
 	// Workers is how many workers are started, each on a VM of its own; 0 leaves VMs to workers that
-	// people start. Worker is the path of the worker binary.
+	// people start. Worker is a program that is run with [labworker.Command]. Default: this one.
 	Workers int    `help:"${about_up_workers}" placeholder:"N"`
 	Worker  string `kong:"-"`
 

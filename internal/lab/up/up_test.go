@@ -19,10 +19,15 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/test/need"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+// TestMain lets the test binary be the workers of lab up.
+func TestMain(m *testing.M) {
+	labworker.WorkerMain()
+	labtest.Main(m)
+}
 
 // upOnAnyPorts is a local Azure without anything to wait for.
 func upOnAnyPorts() Config {

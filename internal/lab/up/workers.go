@@ -13,6 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/labworker"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
@@ -66,7 +67,12 @@ func (u *up) openWorkers() (err error) {
 	if w.logs, err = os.MkdirTemp("", "spotworker-lab-logs-"); err != nil {
 		return err
 	}
-	args := []string{"--data-container=" + lab.InputContainer, "--default-kind=digest", "--scratch=" + u.folder}
+	if u.config.Worker == "" {
+		if u.config.Worker, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	args := []string{labworker.Command, "--data-container=" + lab.InputContainer, "--default-kind=digest", "--scratch=" + u.folder}
 	if u.config.KindsFile != "" {
 		args = append(args, "--kinds-file="+u.config.KindsFile)
 	}

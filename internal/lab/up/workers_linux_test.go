@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -32,7 +33,7 @@ exec sleep 600`
 	}
 	programs, _ := labtest.Programs(t)
 	c := upOnAnyPorts()
-	c.Workers, c.Worker, c.KindsFile = 2, programs.Worker, kinds
+	c.Workers, c.KindsFile = 2, kinds
 	out := &labtest.Output{}
 	u := newUp(c, out)
 	if err := u.open(); err != nil {
@@ -53,9 +54,10 @@ exec sleep 600`
 
 	stop := serve()
 	put := func(jobs int) (started []string) {
-		producer := lab.Producer{Path: programs.Producer, ConnectionString: u.local.ConnectionString}
-		if _, err := producer.Run(t.Context(), "put", "--kind", "half"); err != nil {
-			t.Fatal(err)
+		cmd := exec.CommandContext(t.Context(), programs.Producer, "put", "--kind", "half")
+		cmd.Env = append(os.Environ(), lab.ConnectionStringVariable+"="+u.local.ConnectionString)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
 		for len(started) < jobs {
 			time.Sleep(10 * time.Millisecond)

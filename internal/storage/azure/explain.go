@@ -28,9 +28,10 @@ var meanings = map[string]string{
 		"Blob Data Contributor; a new assignment takes up to 10 minutes",
 	"InsufficientAccountPermissions":     "the identity lacks a data role here",
 	"KeyBasedAuthenticationNotPermitted": "the account does not allow keys: use --account with a managed identity or your own sign-in",
-	"QueueNotFound":                      "the queue does not exist: the deployment and the next put create it; messages of a deleted one are lost",
-	"ContainerNotFound":                  "the container does not exist: the deployment and the next put create it",
-	"ServerBusy":                         "the storage service asks for fewer calls",
+	"QueueNotFound": "the queue does not exist: the deployment and the next put create it; messages of a deleted one " +
+		"are lost",
+	"ContainerNotFound": "the container does not exist: the deployment and the next put create it",
+	"ServerBusy":        "the storage service asks for fewer calls",
 }
 
 // Explain returns err in one line, with an explanation of error codes of the storage

@@ -1,5 +1,5 @@
-// Package hook runs a program of the operator when the worker logs an event: a scheduled event that names its VM, the end of a drain, a job in the poison queue,
-// a queue that grows.
+// Package hook runs a program of the operator when the worker logs an event: a scheduled event that
+// names its VM, the end of a drain, a job in the poison queue, a queue that grows.
 //
 // The program gets the line of the log, whatever the format and the level of the log
 // are. The worker never waits for the program before its own end: lines are queued, and

@@ -225,8 +225,9 @@ func (f *fleetRun) reset() {
 }
 
 // TestFleetAtTheLimit: workers with a backlog that start together have few calls refused in
-// their first 15 s, and settle at a queue's limit of 2,000 messages a second. From then on they use it, have fewer calls refused and share it, whether
-// storage counts by the second or as a token bucket, which Azure does not state.
+// their first 15 s, and settle at a queue's limit of 2,000 messages a second. From then on they use
+// it, have fewer calls refused and share it, whether storage counts by the second or as a token
+// bucket, which Azure does not state.
 func TestFleetAtTheLimit(t *testing.T) {
 	const limit, settled, window = 2000, 15 * time.Second, time.Minute
 	for _, kind := range []struct {

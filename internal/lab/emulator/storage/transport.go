@@ -106,8 +106,8 @@ func (s *Server) Listen(at Addresses) (connectionString string, err error) {
 	return s.ConnectionStringAt(s.endpoints("http", blob.Addr().String(), queue.Addr().String())), nil
 }
 
-// ListenTLS is Listen over TLS, for clients with tokens. It returns the endpoints. Like Azure Storage it speaks HTTP/1.1 only. A server may have
-// listeners of both kinds; Close ends all of them.
+// ListenTLS is Listen over TLS, for clients with tokens. It returns the endpoints. Like Azure
+// Storage it speaks HTTP/1.1 only. A server may have listeners of both kinds; Close ends all of them.
 func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) {
 	blob, queue, err := listenBoth(at)
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/tlsca"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/test/integration/azurite"
 	"github.com/spotworker/spotworker/internal/test/integration/namespace"
@@ -57,7 +57,7 @@ func TestProductionDefaults(t *testing.T) {
 // only processes inside the network trust.
 func prepare(t *testing.T) []string {
 	folder := t.TempDir()
-	if _, err := lab.Build(t.Context(), folder); err != nil {
+	if _, err := labtest.Build(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
 	authority, err := tlsca.New("core.windows.net")

@@ -1,4 +1,4 @@
-// Package incidents replays recorded incidents against the alerts of package alerts.
+// Package incidents replays recorded incidents against the alerts of infra/prometheus.
 //
 //	real workers on a local Azure ──▶ scrapes of /metrics ──▶ testdata/*.txt
 //	testdata/*.txt + alerts.yml   ──▶ promtool            ──▶ which alerts fire, and when

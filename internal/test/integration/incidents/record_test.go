@@ -24,10 +24,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/infra/alerts"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/azure"
@@ -49,7 +49,11 @@ const (
 // TestRecord records the incidents, all at the same time.
 func TestRecord(t *testing.T) {
 	need.Flag(t, "record", *record)
-	programs, err := lab.Build(t.Context(), t.TempDir())
+	programs, err := labtest.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile(rules(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +66,7 @@ func TestRecord(t *testing.T) {
 			}
 			s := newScene(t, programs.Worker, i)
 			s.run(ticks)
-			s.recording.write(t, name, ticks, asked)
+			s.recording.write(t, name, ticks, func(series string) bool { return asks(string(alerts), series) })
 			if name == "calm" {
 				s.recording.write(t, "sample", min(ticks, sampleTicks), func(string) bool { return true })
 			}
@@ -73,18 +77,13 @@ func TestRecord(t *testing.T) {
 // sampleTicks is how much of the calm time is kept with all metrics, for the dashboard.
 const sampleTicks = 16
 
-// asked reports whether alerts ask for the metric of a series.
-func asked(series string) bool {
+// asks reports whether alerts ask for the metric of a series.
+func asks(alerts, series string) bool {
 	name, labels, _ := strings.Cut(series, "{")
 	if strings.Contains(labels, `le="`) && !strings.Contains(labels, `le="1"`) {
 		return false // no alert asks for another bucket
 	}
-	for _, a := range alerts.All() {
-		if slices.Contains(regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(a.Expr, -1), name) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(alerts, -1), name)
 }
 
 // scene is a small deployment that jobs are put into, and that is scraped.

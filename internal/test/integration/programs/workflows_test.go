@@ -34,11 +34,11 @@ type cloud struct {
 // startCloud starts workers, and the programs of examples/workflows.
 func startCloud(t *testing.T) *cloud {
 	t.Helper()
-	programs, folder := labtest.Programs(t)
+	_, folder := labtest.Programs(t)
 	output(t, repository.Root(t), "go", "build", "-o", filepath.Join(folder, "spotctl"), "./cmd/spotctl")
 	config := up.DefaultConfig()
 	config.Local = lab.LocalConfig{} // free ports
-	config.Workers, config.Worker, config.Commands = 3, programs.Worker, true
+	config.Workers, config.Commands = 3, true
 	c := &cloud{out: &labtest.Output{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -47,7 +47,10 @@ static int with_epoll(void) {
 	if (!e) e = epoll_create1(0);
 	return epoll_wait(e, &v, 1, wait_ns / 1000000);
 }
-static int with_futex(void) { int word = 0; struct timespec t = span(); return expect(syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t), ETIMEDOUT); }
+static int with_futex(void) {
+	int word = 0; struct timespec t = span();
+	return expect(syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t), ETIMEDOUT);
+}
 static int with_semaphore(void) {
 	sem_t s; sem_init(&s, 0, 0); struct timespec t = after(CLOCK_REALTIME);
 	return expect(sem_timedwait(&s, &t), ETIMEDOUT);

@@ -18,7 +18,8 @@ import (
 // columns each. Each is the selector of its place in the page, and what a person would call it.
 const controls = `((wanted) => {
 	const seen = new Set(), found = [];
-	const place = (e) => e === document.body ? "body" : place(e.parentElement) + " > :nth-child(" + ([...e.parentElement.children].indexOf(e) + 1) + ")";
+	const place = (e) => e === document.body ? "body" :
+		place(e.parentElement) + " > :nth-child(" + ([...e.parentElement.children].indexOf(e) + 1) + ")";
 	for (const e of document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")) {
 		if (!e.checkVisibility() || e.disabled || !e.matches(wanted)) continue;
 		const row = e.closest("tbody tr, li, dd");

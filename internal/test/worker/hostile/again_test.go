@@ -50,7 +50,7 @@ func TestPutAgain(t *testing.T) {
 		sum, err := p.Run(t.Context(), func(yield func(producer.Spec, error) bool) {
 			yield(producer.Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload(payload)}, nil)
 		})
-		if err != nil || sum.Enqueued != 1 {
+		if err != nil || sum.Put != 1 {
 			t.Fatalf("put again = %+v, %v", sum, err)
 		}
 		b.Start("vm_1", kinds)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/checkpoint/ledger"
-	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -24,15 +23,15 @@ import (
 // ledger is judged.
 type tracedSteps struct {
 	mu   sync.Mutex
-	runs map[string][]oracle.Run // by job
-	dead map[string]time.Time    // when VMs were killed
+	runs map[string][]trace   // by job
+	dead map[string]time.Time // when VMs were killed
 }
 
 // handler returns the handler of one VM's worker. The payload is the length of each of the
 // job's steps, in milliseconds.
 func (s *tracedSteps) handler(vm string) job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		run := oracle.Run{Began: time.Now()}
+		run := trace{Began: time.Now()}
 		defer func() { s.keep(j.ID, vm, run) }()
 		var lengths []int
 		if err := json.Unmarshal(j.Payload, &lengths); err != nil {
@@ -57,7 +56,7 @@ func (s *tracedSteps) handler(vm string) job.Handler {
 
 // keep keeps the trace of a run that has returned. Acts of a process after it was killed
 // did not happen.
-func (s *tracedSteps) keep(id, vm string, run oracle.Run) {
+func (s *tracedSteps) keep(id, vm string, run trace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run.Ended = time.Now()
@@ -83,17 +82,17 @@ func (s *tracedSteps) kill(p *rig.Process) {
 func TestLedgerAddsUp(t *testing.T) {
 	proof.Only(t, "hours of virtual time, or thousands of jobs")
 	var spent ledger.Ledger
-	var did oracle.Work
+	var did worked
 	for seed := range uint64(2) {
 		l, w := ledgerOfHistory(t, seed+1, []int{2, 10}[seed%2]) // messages of dead VMs wait, or are claimed at once
 		spent.Useful, spent.Redone, spent.Overhead = spent.Useful+l.Useful, spent.Redone+l.Redone, spent.Overhead+l.Overhead
 		spent.Evictions, spent.Exits = spent.Evictions+l.Evictions, spent.Exits+l.Exits
-		did.Add(w)
+		did.add(w)
 	}
 	off := func(got, want time.Duration) float64 { return 100 * float64(got-want) / float64(want) }
 	t.Logf("ledger: %+v", spent)
 	t.Logf("handlers ran for %s (%.2f %% off), useful %s (%.2f %% off), lost %s (%.2f %% off)",
-		did.Ran, off(spent.Useful+spent.Redone, did.Ran), did.Useful, off(spent.Useful, did.Useful), did.Lost(), off(spent.Redone, did.Lost()))
+		did.Ran, off(spent.Useful+spent.Redone, did.Ran), did.Useful, off(spent.Useful, did.Useful), did.lost(), off(spent.Redone, did.lost()))
 	for _, row := range []struct {
 		what      string
 		got, want time.Duration
@@ -101,7 +100,7 @@ func TestLedgerAddsUp(t *testing.T) {
 	}{
 		{"time of handlers", spent.Useful + spent.Redone, did.Ran, 1},
 		{"useful time", spent.Useful, did.Useful, 1},
-		{"redone time", spent.Redone, did.Lost(), 30}, // little, and most of it estimated: messages that wait look like workers that lived on
+		{"redone time", spent.Redone, did.lost(), 30}, // little, and most of it estimated: messages that wait look like workers that lived on
 	} {
 		if p := off(row.got, row.want); p > row.within || p < -row.within {
 			t.Errorf("%s: %s in the ledgers, %s by the handlers' traces: %.2f %% off, want at most %g %%", row.what, row.got, row.want, p,
@@ -115,11 +114,11 @@ func TestLedgerAddsUp(t *testing.T) {
 
 // ledgerOfHistory lets VMs come and go while jobs are done, and returns the sum of their
 // ledgers and of their handlers' traces.
-func ledgerOfHistory(t *testing.T, seed uint64, slots int) (spent ledger.Ledger, did oracle.Work) {
+func ledgerOfHistory(t *testing.T, seed uint64, slots int) (spent ledger.Ledger, did worked) {
 	rig.Run(t, func(t *testing.T, b *rig.Bed) {
 		const jobs, vms = 24, 3
 		random := rand.New(rand.NewPCG(seed, 22))
-		work := &tracedSteps{runs: map[string][]oracle.Run{}, dead: map[string]time.Time{}}
+		work := &tracedSteps{runs: map[string][]trace{}, dead: map[string]time.Time{}}
 		var ids []string
 		for i := range jobs {
 			lengths := make([]int, 60+random.IntN(120))
@@ -171,7 +170,7 @@ func ledgerOfHistory(t *testing.T, seed uint64, slots int) (spent ledger.Ledger,
 			}
 			spent.Useful, spent.Redone, spent.Overhead = spent.Useful+l.Useful, spent.Redone+l.Redone, spent.Overhead+l.Overhead
 			spent.Evictions, spent.Exits = spent.Evictions+l.Evictions, spent.Exits+l.Exits
-			did.Add(oracle.Measure(work.runs[id]))
+			did.add(measure(work.runs[id]))
 		}
 	})
 	return spent, did
@@ -193,7 +192,7 @@ func TestLedgerOfDeathWithoutRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rig.Run(t, func(t *testing.T, b *rig.Bed) {
 				const id, steps = "short", 30
-				work := &tracedSteps{runs: map[string][]oracle.Run{}, dead: map[string]time.Time{}}
+				work := &tracedSteps{runs: map[string][]trace{}, dead: map[string]time.Time{}}
 				payload, err := json.Marshal(slices.Repeat([]int{1000}, steps))
 				if err != nil {
 					t.Fatal(err)
@@ -214,7 +213,7 @@ func TestLedgerOfDeathWithoutRecord(t *testing.T) {
 					time.Sleep(life)
 					work.kill(p)
 				}
-				l, did := b.Record(id).Spent(), oracle.Measure(work.runs[id])
+				l, did := b.Record(id).Spent(), measure(work.runs[id])
 				if l.Exits != row.exits {
 					t.Errorf("%d deaths in the ledger, want %d of %d", l.Exits, row.exits, len(row.deaths))
 				}

@@ -75,7 +75,7 @@ func (c *Client) machines(ctx context.Context, q Query, region string) ([]sku, e
 const localNVMe = "local NVMe disks"
 
 // machine returns the known properties of the size.
-func (s sku) machine() *Machine {
+func (s sku) machine() *Machine { //nolint:cyclop // a list of properties
 	m := &Machine{Local: "no local disk"}
 	var disks string
 	for _, c := range s.Capabilities {

@@ -2,7 +2,7 @@
 // Prometheus (infra/prometheus/alerts.yml), the rule group of Azure Monitor managed
 // Prometheus (infra/bicep/modules/prometheus-alerts.bicep) and the list in docs/operating.md.
 // A test compares them; -update writes them. The dashboard (infra/grafana/spotworker.json)
-// is made here too. The one alert over the log, infra/bicep/modules/no-workers-alert.bicep,
+// is made here too. The package consists of tests only. The one alert over the log, infra/bicep/modules/no-workers-alert.bicep,
 // is written by hand.
 //
 // Expressions are ratios over the fleet wherever a single VM must not page: a fleet of 500

@@ -1,12 +1,12 @@
-package oracle
+package jobs
 
 import (
 	"slices"
 	"time"
 )
 
-// Run is a handler's own trace of one run of a job whose work is numbered steps.
-type Run struct {
+// trace is a handler's own trace of one run of a job whose work is numbered steps.
+type trace struct {
 	// Began is when the handler was called, and Ended when it returned, or when its
 	// process died.
 	Began, Ended time.Time
@@ -20,26 +20,26 @@ type Run struct {
 	Finished bool
 }
 
-// Work is the time of a job's handlers, and the share of it for steps that the outcome
+// worked is the time of a job's handlers, and the share of it for steps that the outcome
 // rests on.
-type Work struct {
+type worked struct {
 	Ran, Useful time.Duration
 }
 
-// Lost is the time for repeated work, and for work that led nowhere.
-func (w Work) Lost() time.Duration { return w.Ran - w.Useful }
+// lost is the time for repeated work, and for work that led nowhere.
+func (w worked) lost() time.Duration { return w.Ran - w.Useful }
 
-// Add adds the work of another job.
-func (w *Work) Add(o Work) {
+// add adds the work of another job.
+func (w *worked) add(o worked) {
 	w.Ran += o.Ran
 	w.Useful += o.Useful
 }
 
-// Measure returns the work of a job from the traces of all its runs. Of the last run that
+// measure returns the work of a job from the traces of all its runs. Of the last run that
 // finished all is useful. Of the run that made the state from which it began, the time up to
 // the report of that state is, and so on back to a run that began without one.
-func Measure(runs []Run) (w Work) {
-	runs = slices.SortedFunc(slices.Values(runs), func(a, b Run) int { return a.Began.Compare(b.Began) })
+func measure(runs []trace) (w worked) {
+	runs = slices.SortedFunc(slices.Values(runs), func(a, b trace) int { return a.Began.Compare(b.Began) })
 	for _, r := range runs {
 		w.Ran += r.Ended.Sub(r.Began)
 	}
@@ -66,7 +66,7 @@ func Measure(runs []Run) (w Work) {
 }
 
 // made reports whether a run can have made the state from which next began.
-func (r Run) made(next Run) bool {
+func (r trace) made(next trace) bool {
 	step := next.From - r.From - 1
 	return step >= 0 && step < len(r.Steps) && !r.Steps[step].After(next.Began)
 }

@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 
 // set holds the objects of one variant.
 type set struct {
-	count       int
 	image       string // of the worker; empty: that of the kustomization
 	accounts    []*corev1.ServiceAccount
 	settings    []*corev1.ConfigMap
@@ -27,7 +26,6 @@ type set struct {
 
 // decode adds an object. A field that its type lacks, or that occurs twice, is an error.
 func (s *set) decode(kind, version string, text []byte) error {
-	s.count++
 	switch version + "/" + kind {
 	case "v1/ServiceAccount":
 		return strict(text, &s.accounts)

@@ -1,13 +1,10 @@
-//go:build integration
-
-package kubernetes
+package check
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // ownValues are values of a user, and what they change.
@@ -44,42 +41,50 @@ const onRegular = ownValues + "nodes: regular\n"
 
 var regularObjects = []string{"queueName: mine-jobs-ondemand", "SPOTWORKER_TAKE_FROM: on-demand", "operator: NotIn"}
 
-// withValues runs the checker on the chart in a folder with values, and returns the objects.
-func withValues(t *testing.T, binary, folder, values string) (string, error) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
+// withValues returns the objects of the chart with a file of values, and their problems.
+func withValues(values string) (objects string, problems []string) {
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		return "", []string{err.Error()}
 	}
-	out, err := exec.CommandContext(t.Context(), binary, folder, file).CombinedOutput()
-	return string(out), err
+	rendered, err := template(manifests, given)
+	if err != nil {
+		return "", []string{err.Error()}
+	}
+	for _, text := range rendered {
+		objects += "---" + string(text)
+	}
+	s, problems := readChart(manifests, given, nil)
+	if image, ok := given["image"].(string); ok {
+		s.image = image
+	}
+	if len(problems) == 0 {
+		problems = s.check()
+	}
+	return objects, problems
 }
 
-// missing returns the words that a text does not have.
-func missing(text string, words []string) (all []string) {
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			all = append(all, word)
-		}
-	}
-	return all
-}
-
-// testChart: each value has its effect, and the objects keep the rules. Wrong values are refused by
-// the schema.
-func testChart(t *testing.T, binary, folder string) {
-	out, err := withValues(t, binary, folder, ownValues)
-	if lost := missing(out, ownObjects); err != nil || len(lost) > 0 {
-		t.Errorf("check = %v, missing %q:\n%s", err, lost, out)
-	}
+// TestValues: each value of the chart has its effect, and the objects keep the rules. Wrong values
+// are refused by the schema.
+func TestValues(t *testing.T) {
 	asJobs := strings.Replace(ownValues, "scaledobject", "scaledjob", 1) + "sharedNodes: true\n"
-	out, err = withValues(t, binary, folder, asJobs)
-	if lost := missing(out, append(ownObjects, "kind: ScaledJob", "path: /run/spotworker-workers")); err != nil || len(lost) > 0 {
-		t.Errorf("as Kubernetes jobs: check = %v, missing %q:\n%s", err, lost, out)
-	}
-	out, err = withValues(t, binary, folder, onRegular)
-	if lost := missing(out, regularObjects); err != nil || len(lost) > 0 {
-		t.Errorf("on regular nodes: check = %v, missing %q:\n%s", err, lost, out)
+	for name, right := range map[string]struct {
+		values string
+		want   []string
+	}{
+		"as a Deployment":    {ownValues, ownObjects},
+		"as Kubernetes jobs": {asJobs, append(ownObjects, "kind: ScaledJob", "path: /run/spotworker-workers")},
+		"on regular nodes":   {onRegular, regularObjects},
+	} {
+		objects, problems := withValues(right.values)
+		for _, word := range right.want {
+			if !strings.Contains(objects, word) {
+				t.Errorf("%s: no %q in\n%s", name, word, objects)
+			}
+		}
+		if len(problems) > 0 {
+			t.Errorf("%s: %q", name, problems)
+		}
 	}
 	for name, row := range map[string]struct{ values, want string }{
 		"a misspelt value":     {"scalling: deployment", "scalling"},
@@ -96,8 +101,8 @@ func testChart(t *testing.T, binary, folder string) {
 		"another container":    {"container: {image: x}", "/container"},
 		"a setting that fails": {`settings: {SPOTWORKER_DRAIN_BUDGET: 25s}`, "want the drain budget"},
 	} {
-		if out, err := withValues(t, binary, folder, row.values); err == nil || !strings.Contains(out, row.want) {
-			t.Errorf("%s: check = %v, want a failure with %q:\n%s", name, err, row.want, out)
+		if _, problems := withValues(row.values); !strings.Contains(strings.Join(problems, "\n"), row.want) {
+			t.Errorf("%s: problems = %q, want one with %q", name, problems, row.want)
 		}
 	}
 }
