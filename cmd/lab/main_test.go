@@ -69,7 +69,7 @@ func TestFlagsReachTry(t *testing.T) {
 	if c := parsed(t, "try", "go").Try.Config; c.KindsFile != "" || c.Payload != "" {
 		t.Errorf("configuration = %+v, want nothing from the variables of workers and jobs", c)
 	}
-	f := parsed(t, "try", "--env=A=b,c;d", "--compare=none", "-ojson", "go")
+	f := parsed(t, "try", "--env=A=b,c;d", "--compare=none", "--json", "go")
 	if got := f.Try.Config; got.Environment["A"] != "b,c;d" || got.Compare != trial.CompareNothing || !f.WantsJSON() {
 		t.Errorf("configuration = %+v, want the variable and the comparison of the flags", got)
 	}
@@ -123,14 +123,20 @@ func TestEvictWithoutLabUp(t *testing.T) {
 	}
 }
 
-// TestFormat: a command without a form in JSON refuses -o json before it starts anything.
+// TestFormat: -o json and --json mean the same, and a command without a form in JSON refuses
+// both before it starts anything.
 func TestFormat(t *testing.T) {
-	for _, command := range []string{"up", "demo", "chaos"} {
-		if err := run([]string{command, "-ojson"}, &bytes.Buffer{}); cli.Code(err) != cli.ExitConfig {
-			t.Errorf("lab %s -ojson = %v, want a refusal with exit code %d", command, err, cli.ExitConfig)
+	for _, flag := range []string{"--json", "--output=json", "-ojson"} {
+		if f := parsed(t, "try", flag, "./train.py"); !f.WantsJSON() {
+			t.Errorf("lab try %s prints text, want JSON", flag)
+		}
+		for _, command := range []string{"up", "demo", "chaos"} {
+			if err := run([]string{command, flag}, &bytes.Buffer{}); cli.Code(err) != cli.ExitConfig {
+				t.Errorf("lab %s %s = %v, want a refusal with exit code %d", command, flag, err, cli.ExitConfig)
+			}
 		}
 	}
-	if f := parsed(t, "try", "./train.py", "-ojson"); f.WantsJSON() {
+	if f := parsed(t, "try", "./train.py", "--json"); f.WantsJSON() {
 		t.Error("a flag of the program counts as one of lab try")
 	}
 }

@@ -30,7 +30,7 @@ docs/jobs.md has what a program does to be interruptible.
     lab try --kinds-file kinds.json --payload-file list
     lab try --snapshot sh -c './solver >out'    unchanged: CRIU freezes it (docs/jobs.md)
 
-With -o json the report is on standard output, and the story on standard error. Flags of lab try come
+With --json the report is on standard output, and the story on standard error. Flags of lab try come
 before the program. Exit codes: 0 the program is interruptible; 1 it is not,
 with the reason; 78 wrong usage.`
 }

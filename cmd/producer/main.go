@@ -53,7 +53,7 @@ With --wait the program waits until the jobs have ended, including those that
 were put or done before. Each result is printed when it is available: the id, a
 tab, and the result unchanged. Ctrl-C ends the waiting, not the jobs.
 
-With -o json standard output has one object per line: one when a job is enqueued,
+With --json standard output has one object per line: one when a job is enqueued,
 skipped or failed, another when it is done, poison or cancelled, and finally a
 summary. A result that is JSON is included unchanged, text as a string, and other
 bytes as result_base64:

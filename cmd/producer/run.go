@@ -165,7 +165,7 @@ func (c *runCommand) job(s *session) (client.Spec, error) {
 	case s.flags.DryRun:
 		return job, errors.New("--dry-run runs nothing: use producer put --dry-run -- COMMAND")
 	case s.report.json:
-		return job, errors.New("run prints what its command prints: use -o json with producer put -- COMMAND")
+		return job, errors.New("run prints what its command prints: use --json with producer put -- COMMAND")
 	case c.Detach && c.Fetch != "":
 		return job, errors.New("--detach does not wait for outputs that --fetch could download: leave one of them out")
 	}
