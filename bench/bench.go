@@ -106,7 +106,8 @@ func (b *bench) introduce() {
 	if b.pinned() {
 		place = fmt.Sprintf("the storage on core %d, what is measured on core %d, GOMAXPROCS=1", b.cores[storageCore], b.cores[sideCore])
 	}
-	b.say("%s, %s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the start: %s.\n",
+	b.say("%s, %s, %d cores; %s (hand-overs: all cores). %d rounds, %s each; median, and in brackets the lowest and highest. "+
+		"Load of the machine at the start: %s.\n",
 		runtime.Version(), runtime.GOARCH, runtime.NumCPU(), place, b.Rounds, b.Window, load())
 }
 
