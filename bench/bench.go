@@ -32,6 +32,7 @@ type bench struct {
 	self, root string // this program, and the repository
 	folder     string // for binaries and logs
 	cores      []int  // that may be used; each process is bound to one if there are two
+	free       bool   // processes use all cores
 	worker     string // the binary with the kinds of bench/noop
 	baseline   string // the worker of that revision; empty without one
 	producer   string
@@ -105,11 +106,19 @@ func (b *bench) introduce() {
 	if b.pinned() {
 		place = fmt.Sprintf("the storage on core %d, what is measured on core %d, GOMAXPROCS=1", b.cores[storageCore], b.cores[sideCore])
 	}
-	b.say("%s, %s, %d cores; %s. %d rounds, %s each; median, and in brackets the lowest and highest. Load of the machine at the start: %s.\n",
+	b.say("%s, %s, %d cores; %s (hand-overs: all cores). %d rounds, %s each; median, and in brackets the lowest and highest. "+
+		"Load of the machine at the start: %s.\n",
 		runtime.Version(), runtime.GOARCH, runtime.NumCPU(), place, b.Rounds, b.Window, load())
 }
 
-func (b *bench) pinned() bool { return len(b.cores) >= 2 }
+func (b *bench) pinned() bool { return len(b.cores) >= 2 && !b.free }
+
+// onAllCores returns the same run with processes that use all cores.
+func (b *bench) onAllCores() *bench {
+	all := *b
+	all.free = true
+	return &all
+}
 
 // cores returns the cores that this process may use.
 func cores() (list []int) {

@@ -214,8 +214,8 @@ func (b *bench) measureHandovers(ctx context.Context) error {
 	})...); err != nil {
 		return err
 	}
-	b.print(t, "A hand-over of a large checkpoint", "A program that changes a part of its checkpoint when SIGTERM comes, both workers and "+
-		"their programs on one core, storage at 0 ms on the other. The other worker is idle until then.")
+	b.print(t, "A hand-over of a large checkpoint", "A program that changes a part of its checkpoint when SIGTERM comes. Both workers, "+
+		"their programs and the storage at 0 ms share all cores. The other worker is idle until then.")
 	return nil
 }
 
@@ -244,6 +244,7 @@ func (b *bench) measureFrozen(ctx context.Context) error {
 // measureHandover lets one worker run a program and save checkpoints, starts another one, and stops
 // the first. program is a subcommand of this one, and snapshot what makes its checkpoints; empty for itself.
 func (b *bench) measureHandover(ctx context.Context, binary, program, snapshot string) (figures []float64, err error) {
+	b = b.onAllCores() // a VM has two at least
 	s, err := b.startStorage(ctx, 0, 1, "large")
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@
 //	  │                                              │ HTTP on loopback
 //	  └── starts, fills, counts ──▶ storage: the emulator, a process on another core
 //
+// In hand-overs all processes use all cores.
+//
 // Each measurement has a storage of its own, filled before the side starts. Sides are
 // interleaved, round after round, so that other load of the machine meets all of them alike:
 // ratios are to be trusted, and rates only together with the load. It runs on Linux.
@@ -42,8 +44,9 @@ type flags struct {
 const description = `Measures the worker beside a loop that does the same, and prints tables.
 
 Every process is on this machine: the storage is the emulator, on one core, and
-what is measured has another. Sides are interleaved, so compare ratios; absolute
-rates depend on the machine and on what else it does.`
+what is measured has another; in hand-overs they share all cores. Sides are
+interleaved, so compare ratios; absolute rates depend on the machine and on what
+else it does.`
 
 func main() {
 	var f flags

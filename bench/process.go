@@ -67,13 +67,16 @@ func connect(s *storageProcess) []string {
 	return []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}
 }
 
-// command is a program with GOMAXPROCS=1, on a core where that is possible.
+// command is a program with GOMAXPROCS=1, on a core where that is possible, or one that uses all cores.
 func (b *bench) command(ctx context.Context, core int, env []string, program string, args []string) *exec.Cmd {
 	if b.pinned() {
 		program, args = b.self, append([]string{"pin", strconv.Itoa(b.cores[core]), program, "--"}, args...)
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // programs that this one built
-	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=1"), env...)
+	cmd.Env = append(os.Environ(), env...)
+	if !b.free {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+	}
 	return cmd
 }
 

@@ -119,17 +119,23 @@ func (rs *restorer) layout(ctx context.Context, s stored) (l blocks.Layout, err 
 
 // Read implements [io.Reader].
 func (r *stateReader) Read(p []byte) (int, error) {
+	part, err := r.Next(len(p))
+	return copy(p, part), err
+}
+
+// Next returns the next bytes of the state, at most so many. They are valid until the next call.
+func (r *stateReader) Next(most int) ([]byte, error) {
 	if len(r.rest) == 0 && r.err == nil {
 		if r.err = r.advance(); r.err != nil {
 			r.close()
 		}
 	}
 	if len(r.rest) == 0 {
-		return 0, r.err
+		return nil, r.err
 	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+	part := r.rest[:min(most, len(r.rest))]
+	r.rest = r.rest[len(part):]
+	return part, nil
 }
 
 // advance hands out the next range. It verifies the hash of the state before it hands

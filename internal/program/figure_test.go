@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program/archive"
@@ -84,8 +85,8 @@ func TestGigabyteFolder(t *testing.T) {
 	linkAll(t, work, k.from)
 	second := service.Measure(save)
 	second.Log(t, "second save of 1 GiB")
-	if limit := int64(16 << 20); second.Err != nil || second.Sent > limit || second.Sent < 10*128<<10 {
-		t.Errorf("second save sent %d bytes, %v, want a block for each of the 10 places, and no more than %d", second.Sent, second.Err, limit)
+	if limit := int64(16 << 20); second.Err != nil || second.Sent > limit || second.Sent < 10*blocks.Page {
+		t.Errorf("second save sent %d bytes, %v, want a page for each of the 10 places, and no more than %d", second.Sent, second.Err, limit)
 	}
 
 	stream, err := k.last.Open()

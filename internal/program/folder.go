@@ -149,7 +149,7 @@ func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
 		return &stateError{errors.New("the recorded checkpoint is a single file, made without checkpoint_files: " +
 			"give all workers the same kinds file, or start the job over with spotctl poison replay --from-scratch")}
 	}
-	readable := &stoppable{ctx: ctx, state: state}
+	readable := stopWith(ctx, state)
 	if version == stateSnapshot {
 		return f.unpackSnapshot(readable)
 	}
@@ -188,15 +188,48 @@ type stoppable struct {
 	state io.Reader
 }
 
-func (s *stoppable) Read(p []byte) (int, error) {
+func (s *stoppable) Read(p []byte) (n int, err error) {
+	err = s.try(func() error {
+		n, err = s.state.Read(p)
+		return err
+	})
+	return n, err
+}
+
+// try makes one read.
+func (s *stoppable) try(read func() error) error {
 	if s.ctx.Err() != nil {
-		return 0, context.Cause(s.ctx)
+		return context.Cause(s.ctx)
 	}
-	n, err := s.state.Read(p)
+	err := read()
 	if err != nil && err != io.EOF {
 		err = &stateError{err}
 	}
-	return n, err
+	return err
+}
+
+// stoppableRanges is a stoppable whose state is [archive.Ranged] too.
+type stoppableRanges struct {
+	stoppable
+	ranges archive.Ranged
+}
+
+// Next implements [archive.Ranged].
+func (s *stoppableRanges) Next(most int) (part []byte, err error) {
+	err = s.try(func() error {
+		part, err = s.ranges.Next(most)
+		return err
+	})
+	return part, err
+}
+
+// stopWith returns a state whose reads fail once the job is stopped.
+func stopWith(ctx context.Context, state io.Reader) io.Reader {
+	s := stoppable{ctx: ctx, state: state}
+	if ranges, ok := state.(archive.Ranged); ok {
+		return &stoppableRanges{s, ranges}
+	}
+	return &s
 }
 
 // stateError is the error of a recorded state that cannot be read.

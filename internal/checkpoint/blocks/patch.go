@@ -125,6 +125,16 @@ func (p *places) slice(from, to int64) (all []extent) {
 	return all
 }
 
+// within returns the first and the last begin of an extent behind one offset and up to another.
+func (p *places) within(from, to int64) (first, last int64, ok bool) {
+	i, _ := slices.BinarySearch(p.starts, from+1)
+	end, _ := slices.BinarySearch(p.starts, to+1)
+	if i >= end {
+		return 0, 0, false
+	}
+	return p.starts[i], p.starts[end-1], true
+}
+
 // mayGrow reports whether a save may add pages to the state. The last save of a claim may add more
 // pages.
 func (m *Manifest) mayGrow(last bool) bool {
@@ -160,6 +170,21 @@ func newPatcher(to *Target, known *Set, base *Base) *patcher {
 		base.Skip = nil
 	}
 	return p
+}
+
+// resembles reports whether a group of the last bytes would be patched: few of their pages differ
+// from the base at the same offset.
+func (p *patcher) resembles(bytes int64) bool {
+	if p.base == nil || len(p.pages.sums) == maxPages {
+		return false
+	}
+	first, end, changed := (p.pages.at-bytes)/p.pages.page, p.pages.at/p.pages.page, int64(0)
+	for n := first; n < end; n++ {
+		if !p.pages.isAt(n, n) {
+			changed++
+		}
+	}
+	return first < end && changed*patchShare <= end-first
 }
 
 // patch describes a group by extents of the base and by its changed pages, unless much has
