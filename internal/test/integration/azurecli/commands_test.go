@@ -44,7 +44,7 @@ var reasons = map[string]string{
 	"az vmss simulate-eviction":               printed,
 
 	"make bench": onItsOwn, "make bicep": onItsOwn, "make build": onItsOwn, "make chaos": onItsOwn,
-	"make demo": onItsOwn, "make figures": onItsOwn, "make fuzz": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
+	"make demo": onItsOwn, "make figures": onItsOwn, "make image": onItsOwn, "make integration": onItsOwn,
 	"make mutants": onItsOwn, "make package": onItsOwn, "make nightly": onItsOwn, "make race": onItsOwn, "make nightly-names": onItsOwn,
 	"make nightly-proof": onItsOwn, "make nightly-race": onItsOwn,
 	"make release-snapshot": onItsOwn,
