@@ -59,7 +59,9 @@ var roles = map[string]func() int{
 	"count":           count,
 	"stubborn": func() int { // ignores SIGTERM, after one checkpoint
 		signal.Ignore(syscall.SIGTERM)
-		_ = putFile(envCheckpoint, []byte("first"))
+		if err := putFile(envCheckpoint, []byte("first")); err != nil {
+			return worked(err)
+		}
 		sleep()
 		return 97
 	},
