@@ -185,11 +185,11 @@ func (c *Client) RunAgain(ctx context.Context, ids []string, report func(ActionR
 }
 
 func (c *Client) runAgain(ctx context.Context, j Job) (Action, error) {
-	e, ok, err := c.envelopeOf(ctx, j)
-	switch {
-	case !j.Status.Ended():
+	if !j.Status.Ended() {
 		return Refused, ErrNotFinished
-	case err == nil && !ok:
+	}
+	e, ok, err := c.envelopeOf(ctx, j)
+	if err == nil && !ok {
 		return Refused, errors.New("its payload went with its message: producer put --again takes it once more")
 	}
 	spec := Spec{ID: j.ID, Kind: j.Kind, Inputs: j.Inputs, Group: j.Group, Estimate: j.Estimate}
