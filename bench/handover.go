@@ -256,15 +256,7 @@ func (b *bench) measureHandover(ctx context.Context, binary, program, snapshot s
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	kinds, report := filepath.Join(folder, "kinds.json"), resumedFlag{filepath.Join(folder, "resumed")}
-	settings := map[string]any{"command": []string{b.self, program, "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", report.Resumed}}
-	if snapshot != "" {
-		settings["snapshot"] = snapshot
-	}
-	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": settings}})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(kinds, text, 0o600); err != nil {
+	if err := b.writeKind(kinds, report, program, snapshot); err != nil {
 		return nil, err
 	}
 	start := func(name string) (*process, error) {
@@ -297,6 +289,19 @@ func (b *bench) measureHandover(ctx context.Context, binary, program, snapshot s
 	}
 	continued, err := report.await(int64(b.CheckpointMiB)<<20, released.Time)
 	return []float64{released.Time.Sub(notice).Seconds(), continued.Sub(released.Time).Seconds()}, err
+}
+
+// writeKind writes the settings of the program as the kind large.
+func (b *bench) writeKind(file string, report resumedFlag, program, snapshot string) error {
+	settings := map[string]any{"command": []string{b.self, program, "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", report.Resumed}}
+	if snapshot != "" {
+		settings["snapshot"] = snapshot
+	}
+	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": settings}})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 // await waits until the program has continued from a checkpoint of that size, after a time.

@@ -112,25 +112,14 @@ func ofThisRun(log client.Log) client.Log {
 func (f *following) print(log client.Log) error {
 	onStdout := slices.ContainsFunc(log.Lines, func(l client.LogLine) bool { return l.Source == command.Stdout })
 	for _, line := range log.Lines {
-		last := line.Number + max(line.LeftOut, 1) - 1
-		if line.Delivery < f.delivery || line.Delivery == f.delivery && last <= f.number {
+		if !f.advance(&line) {
 			continue
 		}
-		if line.Delivery > f.delivery && f.delivery > 0 {
-			f.broken = true // the command may have begun again
-		}
-		if line.LeftOut > 0 {
-			f.broken = true
-			if line.Delivery == f.delivery {
-				line.LeftOut = last - f.number
-			}
+		switch {
+		case line.LeftOut > 0:
 			if !onStdout { // otherwise most of them are lines of that, which is printed in full at the end
 				f.report.note("%d lines of the log of job %s left out", line.LeftOut, f.put.ID)
 			}
-		}
-		f.delivery, f.number = line.Delivery, last
-		switch {
-		case line.LeftOut > 0:
 		case line.Source != command.Stdout:
 			if !f.report.quiet {
 				f.report.screen.printErr(line.Text + "\n")
@@ -143,6 +132,22 @@ func (f *following) print(log client.Log) error {
 		}
 	}
 	return nil
+}
+
+// advance goes on to a line. It reports whether that was not printed yet, and takes what was from
+// the lines that it says are left out.
+func (f *following) advance(line *client.LogLine) bool {
+	last := line.Number + max(line.LeftOut, 1) - 1
+	if line.Delivery < f.delivery || line.Delivery == f.delivery && last <= f.number {
+		return false
+	}
+	begunAgain := line.Delivery > f.delivery && f.delivery > 0 // the command, perhaps
+	f.broken = f.broken || begunAgain || line.LeftOut > 0
+	if line.LeftOut > 0 && line.Delivery == f.delivery {
+		line.LeftOut = last - f.number
+	}
+	f.delivery, f.number = line.Delivery, last
+	return true
 }
 
 // printRest prints what is left of the log and of the standard output of a job that has ended.

@@ -91,21 +91,10 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
 	j.Cleanup(func() { h.scratch.Discard(f.Folder, log) })
-	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
-		return nil, h.notStarted(ctx, log, f, explainFill(err))
-	}
-	if err := f.giveInputs(ctx, j, h.scratch, placed(files)); err != nil {
-		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
-	}
 	f.gpus = devices
-	output, err := openOutputs(ctx, k, j, f)
+	output, err := h.prepare(ctx, j, k, f, files)
 	if err != nil {
-		return nil, h.notStarted(ctx, log, f, &fromStorage{err})
-	}
-	if k.FromMessage {
-		if err := f.placeFiles(ctx, j, files); err != nil {
-			return nil, h.notStarted(ctx, log, f, err)
-		}
+		return nil, h.notStarted(ctx, log, f, err)
 	}
 	if len(h.kind.Tokens) > 0 {
 		var revoke func()
@@ -127,6 +116,24 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		}
 	}
 	return result, err
+}
+
+// prepare fills a job's folder, and opens the folder of its outputs.
+func (h *Handler) prepare(ctx context.Context, j *job.Job, k *Kind, f *folder, files []command.File) (*outputFolder, error) {
+	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
+		return nil, explainFill(err)
+	}
+	if err := f.giveInputs(ctx, j, h.scratch, placed(files)); err != nil {
+		return nil, fmt.Errorf("give the program its inputs: %w", err)
+	}
+	output, err := openOutputs(ctx, k, j, f)
+	if err != nil {
+		return nil, &fromStorage{err}
+	}
+	if k.FromMessage {
+		err = f.placeFiles(ctx, j, files)
+	}
+	return output, err
 }
 
 // runProgram runs a program to its end.

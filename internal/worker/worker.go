@@ -275,17 +275,20 @@ func (w *Worker) runJobs(p phase) {
 	w.reportDrained(p, *p.stopped, *p.lost)
 }
 
-// countAfter is how long a worker that begins to work waits until it counts the workers: those
-// that began with it have written their heartbeats by then.
-const countAfter = 300 * time.Millisecond
+// countAfter is how long a worker that begins to work waits until it counts the workers, and
+// until it counts them again. Most of those that began with it have written their heartbeats
+// after the first wait, the others after the second.
+var countAfter = [...]time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
 
 // countFleet samples the heartbeats, for the pace of claims.
 func (w *Worker) countFleet(ctx context.Context) {
-	if retry.Sleep(ctx, countAfter) != nil {
-		return
-	}
-	if _, err := w.fleet.Sample(ctx, 0); err != nil {
-		w.Log.DebugContext(ctx, "workers not counted; claims begin slowly", "error", err)
+	for _, wait := range countAfter {
+		if retry.Sleep(ctx, wait) != nil {
+			return
+		}
+		if _, err := w.fleet.Sample(ctx, 0); err != nil {
+			w.Log.DebugContext(ctx, "workers not counted; claims begin slowly", "error", err)
+		}
 	}
 }
 

@@ -92,14 +92,12 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	if f.WantsJSON() {
 		f.LogFormat = "json" // a worker prints its log alone
 	}
-	log := o.Logger
-	var tail *cli.Tail
+	log, tail, closeLog := o.Logger, (*cli.Tail)(nil), func() {}
 	if log == nil {
 		tail = &cli.Tail{}
-		var closeLog func()
 		log, closeLog = f.OpenLog(stderr, tail)
-		defer closeLog()
 	}
+	defer closeLog()
 	if f.StopWithStdin {
 		var cancel context.CancelFunc
 		ctx, cancel = untilClosed(ctx, os.Stdin)
@@ -112,9 +110,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	}
 	defer closeHook()
 	warnOfUnread(program, log)
-	if err := sandbox.HideProcess(); err != nil {
-		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
-	}
+	hideProcess(log)
 	t := f.telemetry(log, under)
 	t.tail = tail
 	t.startTraces(f.version, cmp.Or(f.VMName, hostName()), log)
@@ -130,6 +126,13 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	}
 	defer closeTelemetry()
 	return w.Run(ctx)
+}
+
+// hideProcess keeps the worker's memory and environment from programs of its user.
+func hideProcess(log *slog.Logger) {
+	if err := sandbox.HideProcess(); err != nil {
+		log.Warn("programs of this user can read this process's memory and environment", "error", err)
+	}
 }
 
 // workerProgram describes the command line of the worker itself.

@@ -3,6 +3,7 @@ package priced
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -43,26 +44,14 @@ func Read(file, size, region string) (chosen Size, err error) {
 		return chosen, err
 	}
 	defer in.Close()
-	bare := func(size string) string {
-		return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(size)), "standard_")
-	}
 	lines, priced := bufio.NewScanner(charset.Reader(in)), false
 	lines.Buffer(nil, 16<<20)
 	for n := 1; lines.Scan(); n++ {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
+		s, err := parse(lines.Bytes())
+		if err != nil {
+			return chosen, fmt.Errorf("line %d %w", n, err)
 		}
-		var s Size
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return chosen, fmt.Errorf("line %d is not what spotctl prices -o json prints: %w", n, err)
-		}
-		s.Spot = cmp.Or(s.Spot, s.Price)
-		switch {
-		case s.Size == "": // a gap, or an excluded size
-			continue
-		case s.Spot < 0 || s.Regular < 0 || !Currency.MatchString(s.Currency):
-			return chosen, fmt.Errorf("line %d has no currency, or a price that is negative", n)
-		case s.Spot == 0 && s.Regular == 0 && s.SpotUSD == 0:
+		if s.Spot == 0 && s.Regular == 0 && s.SpotUSD == 0 {
 			continue
 		}
 		priced = true
@@ -82,6 +71,30 @@ func Read(file, size, region string) (chosen Size, err error) {
 		return chosen, errors.New("it has no price of the given --size and --region")
 	}
 	return chosen, nil
+}
+
+// parse returns the size of a line, without a price where the line has none: it is empty, a gap,
+// or an excluded size.
+func parse(line []byte) (s Size, err error) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return s, nil
+	}
+	if err := json.Unmarshal(line, &s); err != nil {
+		return s, fmt.Errorf("is not what spotctl prices -o json prints: %w", err)
+	}
+	s.Spot = cmp.Or(s.Spot, s.Price)
+	switch {
+	case s.Size == "":
+		return Size{}, nil
+	case s.Spot < 0 || s.Regular < 0 || !Currency.MatchString(s.Currency):
+		return s, errors.New("has no currency, or a price that is negative")
+	}
+	return s, nil
+}
+
+// bare returns a size's name as it is compared.
+func bare(size string) string {
+	return strings.TrimPrefix(strings.ToLower(strings.TrimSpace(size)), "standard_")
 }
 
 // with adds a further line about the same size.

@@ -140,9 +140,15 @@ func (x *extraction) end() error {
 	return nil
 }
 
+// kinds are the types of entries that an archive has.
+var kinds = string([]byte{tar.TypeDir, tar.TypeReg, tar.TypeLink, tar.TypeSymlink})
+
 // decode returns the entry of a header.
 func decode(h *tar.Header) (*entry, error) {
 	e := &entry{kind: h.Typeflag, path: h.Name, target: h.Linkname, size: h.Size, exec: h.Mode&0o100 != 0, modified: h.ModTime}
+	if e.kind == tar.TypeDir {
+		e.path = strings.TrimSuffix(e.path, "/")
+	}
 	if h.Format != tar.FormatPAX && h.Format != tar.FormatUSTAR {
 		return nil, fmt.Errorf("%w: %.80q is in the format %s", ErrDamaged, h.Name, h.Format)
 	}
@@ -158,26 +164,26 @@ func decode(h *tar.Header) (*entry, error) {
 		}
 		e.size = e.holes.data()
 	}
-	switch e.kind {
-	case tar.TypeDir:
-		e.path = strings.TrimSuffix(e.path, "/")
-	case tar.TypeReg, tar.TypeLink, tar.TypeSymlink:
-	default:
-		return nil, fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
-	}
+	return e, e.validate(h.Size)
+}
+
+// validate checks what an entry says of itself; size is that of its header.
+func (e *entry) validate(size int64) error {
 	switch {
+	case !strings.ContainsRune(kinds, rune(e.kind)):
+		return fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
 	case !isPath(e.path):
-		return nil, fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
-	case e.kind != tar.TypeReg && h.Size != 0:
-		return nil, fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
+		return fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
+	case e.kind != tar.TypeReg && size != 0:
+		return fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
 	case e.kind == tar.TypeLink && !isPath(e.target):
-		return nil, fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
+		return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
 	case e.kind == tar.TypeSymlink:
 		if err := checkTarget(e.path, e.target); err != nil {
-			return nil, fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)
+			return fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // check validates an entry's relation to the entries before: its place and the limits.

@@ -67,6 +67,12 @@ func (r *rounds) observe(marks found, now time.Time, isWritten func(string) bool
 	for name, before := range changed {
 		r.round[name] = r.round[name] || before
 	}
+	r.forget(marks)
+	return again, rewritten
+}
+
+// forget drops the files that are not among marks.
+func (r *rounds) forget(marks found) {
 	for name := range r.files {
 		if marks[name] == nil {
 			delete(r.files, name)
@@ -74,7 +80,6 @@ func (r *rounds) observe(marks found, now time.Time, isWritten func(string) bool
 			delete(r.together, name)
 		}
 	}
-	return again, rewritten
 }
 
 // learn ends a round. A file that was new in it may have a name of its own in each.

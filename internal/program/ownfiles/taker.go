@@ -62,14 +62,12 @@ type Taker struct {
 // make no checkpoint, until they change.
 func New(dir string, patterns, reserved []string, most int64) (*Taker, error) {
 	t := &Taker{dir: dir, patterns: patterns, reserved: reserved, most: most}
-	root, err := filetype.OpenRoot(dir)
+	root, marks, err := t.open()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }()
-	t.taken, err = find(root, patterns[:1], reserved)
-	t.rounds = begin(t.taken)
-	return t, err
+	t.taken, t.rounds = marks, begin(marks)
+	return t, root.Close()
 }
 
 // Look reports whether there is a new checkpoint to be copied.
@@ -77,31 +75,53 @@ func (t *Taker) Look(now time.Time) (bool, error) {
 	if now.Before(t.nextLook) {
 		return false, nil
 	}
-	root, err := filetype.OpenRoot(t.dir)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = root.Close() }()
 	began := time.Now()
-	marks, err := find(root, t.patterns[:1], t.reserved)
+	root, marks, err := t.open()
 	t.nextLook = now.Add(restFactor * time.Since(began))
 	if err != nil {
 		return false, err
 	}
-	wasHeld, wasTaken := t.Held, t.marks.equal(t.taken)
+	defer func() { _ = root.Close() }()
+	wasTaken := t.marks.equal(t.taken)
 	again := t.observe(marks, now, func(name string) bool { return isWritten(root, name) })
+	return t.judge(marks, now, again && wasTaken) && !now.Before(t.nextCopy), nil
+}
+
+// judge reports whether what a look has found is a new checkpoint. another is whether a round began
+// after the last copy.
+func (t *Taker) judge(marks found, now time.Time, another bool) bool {
 	ready, isStill := t.isReady(now), t.looks >= stillLooks && now.Sub(t.since) >= still
 	t.early = isStill && !ready && t.rounds.state() == unknown
-	t.Released = wasHeld && (again && wasTaken || ready && !t.isNew(marks))
-	if t.Held = wasHeld && !t.Released && !t.isNew(marks); wasHeld && !t.Held && !t.Released {
+	if t.Released = t.Held && (another || ready && !t.isNew(marks)); t.Released {
+		t.Held = false
+	} else if t.Held && t.isNew(marks) {
 		t.Discard()
 	}
-	if !t.isNew(marks) || ready || isStill {
+	isNew := t.isNew(marks)
+	t.observeRest(now, !isNew || ready || isStill)
+	return isNew && (ready || t.early) && !t.Released
+}
+
+// observeRest takes in whether the files of a look are still, or complete.
+func (t *Taker) observeRest(now time.Time, atRest bool) {
+	if atRest {
 		t.restless, t.rewrites = time.Time{}, 0
 	} else if t.restless.IsZero() {
 		t.restless = now
 	}
-	return t.isNew(marks) && (ready || t.early) && !t.Released && !now.Before(t.nextCopy), nil
+}
+
+// open opens the program's folder, and finds the files of the first pattern in it.
+func (t *Taker) open() (*os.Root, found, error) {
+	root, err := filetype.OpenRoot(t.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	marks, err := find(root, t.patterns[:1], t.reserved)
+	if err != nil {
+		return nil, nil, errors.Join(err, root.Close())
+	}
+	return root, marks, nil
 }
 
 // observe takes in what a look has found, and reports whether a round began with it.
@@ -178,7 +198,7 @@ func (t *Taker) Discard() { t.taken, t.copied, t.Held = t.before, nil, false }
 // if there is no new checkpoint. unsure is whether the program may have been writing when it
 // ended.
 func (t *Taker) Last(now time.Time, to string, unsure bool) (bool, error) {
-	root, err := filetype.OpenRoot(t.dir)
+	root, marks, err := t.open()
 	if err != nil {
 		return false, err
 	}
@@ -186,9 +206,8 @@ func (t *Taker) Last(now time.Time, to string, unsure bool) (bool, error) {
 	if t.Held {
 		t.Discard()
 	}
-	marks, err := find(root, t.patterns[:1], t.reserved)
-	if err != nil || !t.isNew(marks) {
-		return false, err
+	if !t.isNew(marks) {
+		return false, nil
 	}
 	// What replaced a file since the last look was whole if what was there before had been.
 	t.observe(marks, now, func(name string) bool { return !t.rounds.files[name].whole })
@@ -205,15 +224,14 @@ func (t *Taker) Last(now time.Time, to string, unsure bool) (bool, error) {
 }
 
 // make makes a checkpoint, whose files add brings into it.
-func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name string, info fs.FileInfo) error) (ok bool, err error) {
-	root, err := filetype.OpenRoot(t.dir)
+func (t *Taker) make(ctx context.Context, to string, add addFile) (ok bool, err error) {
+	root, marks, err := t.open()
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = root.Close() }()
-	marks, err := find(root, t.patterns[:1], t.reserved)
-	if err != nil || len(marks) == 0 || t.atOnce && !marks.equal(t.marks) {
-		return false, err
+	if len(marks) == 0 || t.atOnce && !marks.equal(t.marks) {
+		return false, nil
 	}
 	all, err := find(root, t.patterns, t.reserved)
 	if err != nil {
@@ -222,23 +240,9 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 	if size := all.size(); size > t.most {
 		return false, fmt.Errorf("%w: its files have %d bytes, of %d allowed", archive.ErrTooLarge, size, t.most)
 	}
-	c, err := newCopying(root, to)
-	if err != nil {
+	copied, err := copyAll(ctx, root, to, all, add)
+	if err != nil || copied == nil {
 		return false, err
-	}
-	defer c.close()
-	began := time.Now()
-	copied := found{}
-	for name, info := range all {
-		if err := add(c, name, info); err != nil {
-			if errors.Is(err, errChanged) || ctx.Err() != nil {
-				return false, nil // another look finds it again
-			}
-			return false, err
-		}
-		if began.Sub(info.ModTime()) > settled {
-			copied[name] = info
-		}
 	}
 	after, err := find(root, t.patterns[:1], t.reserved)
 	if err != nil || !after.equal(marks) && !(t.atOnce && after.isReplaced(marks)) {
@@ -246,6 +250,31 @@ func (t *Taker) make(ctx context.Context, to string, add func(c *copying, name s
 	}
 	t.before, t.taken, t.copied = t.taken, marks, copied
 	return true, nil
+}
+
+// addFile brings a file into a copy.
+type addFile func(c *copying, name string, info fs.FileInfo) error
+
+// copyAll brings all files into a new folder. It returns those that a later copy may link to, or
+// nil if a file has changed or ctx was cancelled.
+func copyAll(ctx context.Context, root *os.Root, to string, all found, add addFile) (found, error) {
+	c, err := newCopying(root, to)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	copied, began := found{}, time.Now()
+	for name, info := range all {
+		if err := add(c, name, info); errors.Is(err, errChanged) || err != nil && ctx.Err() != nil {
+			return nil, nil // another look finds it again
+		} else if err != nil {
+			return nil, err
+		}
+		if began.Sub(info.ModTime()) > settled {
+			copied[name] = info
+		}
+	}
+	return copied, nil
 }
 
 // settled is the age from which on the time of a file tells whether it was written to since:

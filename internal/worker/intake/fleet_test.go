@@ -264,7 +264,7 @@ func TestFleetStartsTogether(t *testing.T) {
 		for _, workers := range []int{1, 4, 8} {
 			f := newFleetRun(workers, 0, &bySecond{limit: 2000}, 1)
 			if counted {
-				f.after(300*time.Millisecond, func() {
+				f.after(100*time.Millisecond, func() {
 					for _, w := range f.workers {
 						w.pace.SetWorkers(workers)
 					}

@@ -58,22 +58,28 @@ func Compare(d Deployed, r Ranking) (found []Finding, unknown []string) {
 				"all its VMs", prices.Amount(now), prices.Amount(d.MaxPrice))})
 		}
 	}
-	if len(r.Choices) == 0 {
-		return found, unknown
+	if len(r.Choices) > 0 && (cheapest != nil || len(unknown) == 0) {
+		found = append(found, d.better(r, cheapest)...)
 	}
+	return found, unknown
+}
+
+// better returns that the best choice is to be used in place of the cheapest size of the
+// deployment, or nothing; cheapest is nil where none can be used.
+func (d Deployed) better(r Ranking, cheapest *Choice) []Finding {
 	best := r.Choices[0]
 	region := best.Region
 	if region == d.Region {
 		region = ""
 	}
 	switch {
-	case cheapest == nil && len(unknown) == 0 && region != "":
-		found = append(found, Finding{Region: region, Text: fmt.Sprintf("%s in %s can be used", best.Size, region)})
+	case cheapest == nil && region != "":
+		return []Finding{{Region: region, Text: fmt.Sprintf("%s in %s can be used", best.Size, region)}}
 	case cheapest != nil && r.Key(best) < (1-better)*r.Key(*cheapest):
-		found = append(found, Finding{Region: region, Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size,
-			best.Region, 100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)})
+		return []Finding{{Region: region, Text: fmt.Sprintf("%s in %s is %.0f %% cheaper for a useful hour than %s", best.Size,
+			best.Region, 100*(1-r.Key(best)/r.Key(*cheapest)), cheapest.Size)}}
 	}
-	return found, unknown
+	return nil
 }
 
 // find returns the choice of a size in a region, or why there is none.
