@@ -97,6 +97,7 @@ func (*runCommand) Help() string {
 Its standard output is printed when it has ended, byte for byte, and on a terminal also while it runs.
 Its log, which is its standard error, is printed meanwhile, as far as the worker reports it. An
 eviction does not end it: it resumes from its checkpoint (docs/jobs.md), or starts again without one.
+Its standard input is empty: give it data as files, with --with.
 
 Ctrl-C cancels the command and waits for that; a second Ctrl-C leaves it alone. The files of --with are
 stored once for all commands.

@@ -21,12 +21,15 @@ import (
 // return each at once.
 const backOffDelay = 10 * time.Second
 
-// asInterruption turns resource exhaustion into an interruption, which does not
-// count as a failure. It returns other errors unchanged: the running program may
-// have caused them.
-func asInterruption(err error) error {
+// asInterruption turns resource exhaustion into an interruption, which does not count as a
+// failure, unless the job itself has filled the disk. It returns other errors unchanged: the
+// running program may have caused them.
+func (f *folder) asInterruption(err error) error {
 	if !resource.IsExhaustion(err) {
 		return err
+	}
+	if tooLarge := tooLargeForDisk(f, err); tooLarge != nil {
+		return tooLarge
 	}
 	return unavailable(err)
 }
@@ -89,11 +92,11 @@ func (h *Handler) notStarted(ctx context.Context, log *slog.Logger, f *folder, e
 // others fill the disk.
 func tooLargeForDisk(f *folder, err error) error {
 	if resource.IsFileTooLarge(err) {
-		return fmt.Errorf("the job does not fit: %w", err)
+		return job.OwnFault(fmt.Errorf("the job does not fit: %w", err))
 	}
 	_, all := resource.Space(f.Dir)
 	if has := f.Size(math.MaxInt64, new(atomic.Bool)); resource.IsDiskFull(err) && all > 0 && has > all/2 {
-		return fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err)
+		return job.OwnFault(fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/test/isolated"
@@ -37,6 +38,14 @@ func TestShortOfDisk(t *testing.T) {
 		b.demandFailure("echo", 2*smallDisk, "the job does not fit")
 		b.demandNothingLeft()
 		b.demandFailure("puts too much", 10, "no space left on device")
+		prints := script("head -c 2097152 /dev/zero") // exits with 0, since the worker reads it to its end
+		prints.ResultStdout = true
+		j := job.New(job.Spec{ID: "a", Kind: "test"}, nil)
+		_, err := b.brief(prints).Run(t.Context(), j)
+		if err == nil || job.IsInterrupted(err) || !strings.Contains(err.Error(), "the job does not fit") {
+			t.Errorf("a program that prints more than the disk holds: %v, want a failure", err)
+		}
+		job.ControlOf(j).Close()
 		b.demandResult("echo", smallDisk/3)
 		if err := b.scratch.Close(); err != nil {
 			t.Error(err)
@@ -159,7 +168,7 @@ func TestTakenShortOfDescriptors(t *testing.T) {
 		limitFiles(t, lowestFree(t), before.Max)
 		p, err := k.collect(t.Context())
 		limitFiles(t, before.Cur, before.Max)
-		if p != nil || !errors.Is(err, unix.EMFILE) || !job.IsInterrupted(asInterruption(err)) {
+		if p != nil || !errors.Is(err, unix.EMFILE) || !resource.IsExhaustion(err) {
 			t.Errorf("take = %+v, %v, want no state, and an error that is not counted", p, err)
 		}
 	})

@@ -236,17 +236,17 @@ func (r *programRun) conclude(ctx context.Context, end ended, grace time.Duratio
 		verdict = decide(f)
 	}
 	if end.fault != nil && (end.killed || verdict != done) { // a finished job needs no checkpoint
-		return nil, asInterruption(end.fault)
+		return nil, r.folder.asInterruption(end.fault)
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed,
 		"left_processes", end.exit.Left, "verdict", verdict.String())
 	switch err := endError(end, r.kind.FromMessage); verdict {
 	case done:
 		if err := r.moveOutputs(); err != nil {
-			return nil, heldElsewhere(asInterruption(err))
+			return nil, heldElsewhere(r.folder.asInterruption(err))
 		}
 		if err := r.outputs.finish(ctx); err != nil {
-			return nil, heldElsewhere(asInterruption(err))
+			return nil, heldElsewhere(r.folder.asInterruption(err))
 		}
 		result, err := r.result(ctx)
 		if err != nil {
@@ -332,7 +332,7 @@ func (r *programRun) result(ctx context.Context) (data []byte, err error) {
 	case errors.As(err, &large):
 		return nil, job.Permanent(fmt.Errorf("%w; put it in a blob and make its name the result", err))
 	case resource.IsExhaustion(err):
-		return nil, asInterruption(fmt.Errorf("read the result: %w", err))
+		return nil, r.folder.asInterruption(fmt.Errorf("read the result: %w", err))
 	case sandbox.IsShared(err):
 		return nil, heldElsewhere(fmt.Errorf("read the result: %w", err))
 	case err != nil:

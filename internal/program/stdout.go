@@ -120,7 +120,7 @@ func (s *stdout) send(ctx context.Context, all bool) error {
 	s.mu.Unlock()
 	switch {
 	case err != nil:
-		return asInterruption(fmt.Errorf("keep the standard output: %w", err))
+		return s.folder.asInterruption(fmt.Errorf("keep the standard output: %w", err))
 	case s.isTaken() && !all:
 		return nil // a checkpoint is worth more; the end of the program reports it
 	case s.isTaken():

@@ -103,7 +103,8 @@ func Parse(payload []byte) (c Command, err error) {
 // Check returns an error that says what to change, or nil.
 func (c Command) Check() error {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return errors.New(`argv is empty: give the program first, as in "argv": ["sh", "-c", "echo hello"]`)
+		return errors.New(`no program is given: argv is empty, or its first element is. Give the program first, as in ` +
+			`-- sh -c 'echo hello', or "argv": ["sh", "-c", "echo hello"] in JSON`)
 	}
 	size := 0
 	for i, argument := range c.Argv {
