@@ -66,25 +66,31 @@ exec sleep 600`
 		}
 		return started
 	}
+	logged := func(vm, message string) bool {
+		text, err := os.ReadFile(filepath.Join(u.workers.logs, vm+".log"))
+		return err == nil && strings.Contains(string(text), `"msg":"`+message+`"`)
+	}
 	put(1)
-	for _, vm := range u.present() {
-		if a := u.control.give(t.Context(), actionEvict, vm); a.err != nil {
+	for !logged("spot_1", "job started") && !logged("spot_2", "job started") {
+		time.Sleep(10 * time.Millisecond)
+	}
+	busy, idle := "spot_1", "spot_2"
+	if logged(idle, "job started") {
+		busy, idle = idle, busy
+	}
+	for _, eviction := range [][2]string{{idle, "has released 0 jobs,"}, {busy, "has released 1 job,"}} { // it does not go to the other
+		if a := u.control.give(t.Context(), actionEvict, eviction[0]); a.err != nil {
 			t.Fatal(a.err)
 		}
+		untilSaid(t, out, eviction[1])
 	}
-	untilSaid(t, out, "has released 1 job,")
-	untilSaid(t, out, "has released 0 jobs,")
 	stop()
 	processes := u.workers.fleet.Running()
 	u.observe(time.Now().Add(30 * time.Second))
 	stop = serve()
 	untilSaid(t, out, "spot_1 has been evicted, and its worker is killed. spot_")
 	untilSaid(t, out, "spot_4 takes jobs")
-	committed := func(vm string) bool {
-		text, err := os.ReadFile(filepath.Join(u.workers.logs, vm+".log"))
-		return err == nil && strings.Contains(string(text), `"msg":"job committed"`)
-	}
-	for !committed("spot_3") && !committed("spot_4") {
+	for !logged("spot_3", "job committed") && !logged("spot_4", "job committed") {
 		time.Sleep(10 * time.Millisecond)
 	}
 
