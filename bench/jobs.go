@@ -87,7 +87,7 @@ func (b *bench) measureRate(ctx context.Context, w window, first time.Duration, 
 			return nil, err
 		}
 		const waited = 3
-		if best == nil || figures[waited] < best[waited] {
+		if len(best) == 0 || figures[waited] < best[waited] {
 			best = figures
 		}
 		if best[waited] <= undisturbed {

@@ -22,7 +22,7 @@ type Row struct {
 const window = "[2m]"
 
 // Dashboard returns the rows in reading order, from problems to single VMs.
-func Dashboard() []Row { //nolint:funlen // a table
+func Dashboard() []Row {
 	quantile := func(q, metric, by string) string {
 		return "histogram_quantile(" + q + ", sum by (le" + by + ") (rate(" + metric + "_bucket" + window + ")))"
 	}

@@ -202,7 +202,7 @@ func (s *stoppable) try(read func() error) error {
 		return context.Cause(s.ctx)
 	}
 	err := read()
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF { //nolint:errorlint // readers return io.EOF itself
 		err = &stateError{err}
 	}
 	return err

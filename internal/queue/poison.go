@@ -142,7 +142,7 @@ func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error
 // caller deletes the poison message first: it is useless without its text.
 func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
 	if p.checkBlob() != nil {
-		return nil
+		return nil //nolint:nilerr // there is none
 	}
 	if _, err := payloads.blobs.Delete(ctx, p.BodyBlob, ""); err != nil {
 		return fmt.Errorf("delete text of poison message %s: %w", p.MessageID, err)

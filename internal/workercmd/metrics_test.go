@@ -139,7 +139,7 @@ func documentedNames(text string) (names []string) {
 func TestMachineTrouble(t *testing.T) {
 	var log bytes.Buffer
 	w := (&flags{}).telemetry(slog.New(slog.NewTextHandler(&log, nil)), systemdManager)
-	free, late := int64(50), time.Duration(0)
+	free := int64(50)
 	w.space = func() (int64, int64) { return free, 100 }
 	for range 2 {
 		w.Observe(observe.Broke{Kind: "b"})
@@ -151,11 +151,11 @@ func TestMachineTrouble(t *testing.T) {
 		free int64
 		late time.Duration
 	}{{50, 0}, {4, 0}, {4, 0}, {4, 10 * time.Minute}, {4, 10 * time.Minute}, {50, 0}} {
-		free, late = step.free, step.late
+		free = step.free
 		w.Storage = metrics.New(metrics.Config{}).Storage // which compares the clocks again
-		w.Called("blob", "GetBlob", "2xx", 0, true, time.Now().Add(-late).UTC().Format(http.TimeFormat))
-		if got := w.machineTrouble(); got.ScratchFree != free || (got.Clock-late).Abs() > 2*time.Second || got.Broken != "a,c" {
-			t.Errorf("trouble = %+v, want %d bytes free, %s ahead, breakers of a and c", got, free, late)
+		w.Called("blob", "GetBlob", "2xx", 0, true, time.Now().Add(-step.late).UTC().Format(http.TimeFormat))
+		if got := w.machineTrouble(); got.ScratchFree != free || (got.Clock-step.late).Abs() > 2*time.Second || got.Broken != "a,c" {
+			t.Errorf("trouble = %+v, want %d bytes free, %s ahead, breakers of a and c", got, free, step.late)
 		}
 	}
 	for _, line := range []string{"nearly full", "has room again", "clock of this machine is wrong", "is right again"} {

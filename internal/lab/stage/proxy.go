@@ -268,6 +268,7 @@ func upstream(keepsIdle bool) *http.Transport {
 // Fault is the effect of a proxy on a call.
 type Fault int
 
+// Effects on a call.
 const (
 	ResetRequest   Fault = iota // no effect, and its connection is reset
 	ResetReply                  // takes effect, and its connection is reset

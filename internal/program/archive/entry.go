@@ -79,7 +79,7 @@ func (e *entry) appendCommented(to []byte, comment string) ([]byte, error) {
 	if e.holes != nil {
 		records := buffer.Bytes()[len(to)+block:] // behind the first block; the records of holes come first
 		for _, name := range []string{"GNA.sparse.", "GNB.sparse.", "GNB.sparse."} {
-			copy(records[bytes.Index(records, []byte(name)):], sparsePrefix)
+			copy(records[bytes.Index(records, []byte(name)):], sparsePrefix) //nolint:gocritic // the header has all three
 		}
 	}
 	return buffer.Bytes(), nil

@@ -129,7 +129,7 @@ func (x *extraction) end() error {
 	switch _, err := x.stream.from.Next(1); {
 	case err == nil:
 		return fmt.Errorf("%w: it continues behind its end", ErrDamaged)
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return err
 	}
 	for _, e := range x.links {

@@ -49,7 +49,7 @@ func TestProgramsProcessesEnd(t *testing.T) {
 // killed is a variable with the program that a worker runs until it is killed.
 const killed = "SPOTWORKER_TEST_KILLED"
 
-func init() {
+func init() { //nolint:gochecknoinits // before the flags of tests are read
 	if path := os.Getenv(killed); path != "" {
 		h := start(program{path, patience}, slog.New(slog.DiscardHandler), 0)
 		_, _ = h.Write([]byte(`{"msg":"drained"}`))

@@ -58,7 +58,7 @@ func (t Target) Commands(f Facts, vms int) [][]string {
 // Run runs a command of the Azure CLI.
 func Run(ctx context.Context, command []string) (string, error) {
 	var out, errOut bytes.Buffer
-	c := exec.CommandContext(ctx, "az", command...)
+	c := exec.CommandContext(ctx, "az", command...) //nolint:gosec // commands of this package
 	c.Stdout, c.Stderr = &out, &errOut
 	err := c.Run()
 	switch {

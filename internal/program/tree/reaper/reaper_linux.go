@@ -96,7 +96,7 @@ func filesOf(cmd *exec.Cmd) (files []*os.File, err error) {
 		}
 	}()
 	for _, to := range []any{cmd.Stdout, cmd.Stderr} {
-		fd := -1
+		var fd int
 		if file, ok := to.(*os.File); ok {
 			fd, err = unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		} else {
@@ -205,7 +205,7 @@ func (r *reaper) start(files []*os.File) (word string, err error) {
 		err = unix.Sendmsg(int(fd), []byte{reap.OrderStart}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
 		return !errors.Is(err, unix.EAGAIN)
 	})
-	if err = cmp.Or(sent, err); err != nil {
+	if err := cmp.Or(sent, err); err != nil {
 		return "", err
 	}
 	return r.word(startLimit)

@@ -71,7 +71,7 @@ func TestDerivedIncidents(t *testing.T) {
 		"SpotworkerCrashLoop": {{`spotworker_start_timestamp_seconds{instance="spot_1"}`, "1000+0x11 1200+15x30"}},
 		"SpotworkerWorkLost":  {{`spotworker_handler_seconds_total{instance="spot_9",kind="deaf",outcome="redone"}`, "0+0x11 64+32x30"}},
 		"SpotworkerKindMissing": {{`spotworker_build_info{instance="spot_9"}`, "_x12 1+0x30"},
-			{`spotworker_breaker_open{instance="spot_9",kind="wrok"}`, "_x12 0+0x30"}},
+			{`spotworker_breaker_open{instance="spot_9",kind="wrok"}`, "_x12 0+0x30"}}, //nolint:misspell // an unknown kind
 		"SpotworkerQueueGrows": {{`spotworker_queue_messages{instance="spot_1",queue="grown-jobs"}`, "0+0x11 0+60x30"}},
 		"SpotworkerCapacityGone": {{`spotworker_state{instance="a",state="process"}`, "1+0x11 stale"},
 			{`spotworker_state{instance="b",state="process"}`, "1+0x11 stale"},

@@ -108,7 +108,7 @@ func start(files []int) (pid int, err error) {
 		return 0, syscall.EBADMSG
 	}
 	var info syscall.Stat_t
-	if err = syscall.Fstat(files[2], &info); err != nil {
+	if err := syscall.Fstat(files[2], &info); err != nil {
 		return 0, err
 	}
 	text := make([]byte, info.Size)
