@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/scratch"
-	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -42,7 +42,7 @@ type Handler struct {
 
 	notices notices // of jobs that this machine cannot run
 
-	hashes snapshot.Hashes // of programs and libraries
+	hashes machine.Hashes // of programs and libraries
 	unfit  unfit
 }
 

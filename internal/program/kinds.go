@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/host/gpu"
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/internal/program/tree"
 	"github.com/spotworker/spotworker/internal/text/charset"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
@@ -278,7 +279,7 @@ type Kind struct {
 
 	// Machine is this machine, by [CheckSnapshots], where Snapshot is set. The zero value is
 	// not known: then only a restore finds out whether a snapshot fits.
-	Machine snapshot.Machine
+	Machine machine.Facts
 
 	// Outputs configures the program's output folder; nil gives it none.
 	Outputs *Outputs

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
 	"github.com/spotworker/spotworker/job"
 )
@@ -54,13 +55,13 @@ func (k *parsedKind) checkSnapshot(v jsonpos.Value) error {
 // CheckSnapshots returns an error if a kind asks for snapshots and this machine cannot take
 // them, and otherwise sets the machine of such kinds. Without one it does nothing.
 func CheckSnapshots(ctx context.Context, kinds []Kind, folders *scratch.Root) error {
-	var here snapshot.Machine
+	var here machine.Facts
 	for i := range kinds {
 		k := &kinds[i]
 		if !k.Snapshot {
 			continue
 		}
-		if here == (snapshot.Machine{}) {
+		if here == (machine.Facts{}) {
 			var err error
 			if here, err = checkMachine(ctx, folders); err != nil {
 				return fmt.Errorf("kind %s asks for snapshots: %w", k.Name, err)
@@ -75,7 +76,7 @@ func CheckSnapshots(ctx context.Context, kinds []Kind, folders *scratch.Root) er
 // may succeed.
 func MayPass(err error) bool { return resource.IsExhaustion(err) || errors.Is(err, snapshot.ErrLost) }
 
-func checkMachine(ctx context.Context, folders *scratch.Root) (here snapshot.Machine, err error) {
+func checkMachine(ctx context.Context, folders *scratch.Root) (here machine.Facts, err error) {
 	criu, err := snapshot.Find()
 	if err != nil {
 		return here, err
@@ -97,7 +98,7 @@ func (h *Handler) Offer() string {
 	switch {
 	case !h.kind.Snapshot:
 		return noSnapshots
-	case h.kind.Machine == (snapshot.Machine{}):
+	case h.kind.Machine == (machine.Facts{}):
 		return ""
 	}
 	return h.kind.Machine.Offer()
@@ -110,7 +111,7 @@ func (h *Handler) CheckNeeds(needs string) error {
 	switch {
 	case !h.kind.Snapshot:
 		return errors.New("its state is a snapshot of the program, and this worker takes none (snapshot in the kinds file)")
-	case h.kind.Machine == (snapshot.Machine{}):
+	case h.kind.Machine == (machine.Facts{}):
 		return nil // not checked
 	}
 	return h.unfit.check(needs, func() error { return h.kind.Machine.CheckNeeds(needs, &h.hashes) })
@@ -404,7 +405,7 @@ func (h *Handler) notBegun(ctx context.Context, r *programRun, err error) error 
 	if ctx.Err() != nil { // the stop is why, and not this machine
 		return context.Cause(ctx)
 	}
-	if _, elsewhere := errors.AsType[*snapshot.MismatchError](err); elsewhere {
+	if _, elsewhere := errors.AsType[*machine.MismatchError](err); elsewhere {
 		h.unfit.add(r.folder.frozen.Needs(), err)
 		return h.backOff(ctx, r.log, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/fleet/presence"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -108,14 +109,14 @@ func TestNeedsOfSnapshots(t *testing.T) {
 	if got := needsOf(dir); got != "" { // and it does not wait
 		t.Errorf("needs of a pipe = %q", got)
 	}
-	here := snapshot.Machine{Kernel: "6.1", Arch: "amd64", PageSize: 4096}
+	here := machine.Facts{Kernel: "6.1", Arch: "amd64", PageSize: 4096}
 	text := `{"format":1,"root":1000,"last_pid":1000,"machine":{"kernel":"6.1","arch":"amd64","page_size":4096}}`
 	if err := errors.Join(os.Remove(filepath.Join(dir, snapshot.MetaName)),
 		os.WriteFile(filepath.Join(dir, snapshot.MetaName), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	needs := needsOf(dir)
-	if want := (&snapshot.Meta{Machine: here}).Needs(); needs != want {
+	if want := machine.Needs(here, nil); needs != want {
 		t.Errorf("needs = %q, want %q", needs, want)
 	}
 	unknown, same := &Handler{kind: Kind{Snapshot: true}}, &Handler{kind: Kind{Snapshot: true, Machine: here}}

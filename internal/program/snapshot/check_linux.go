@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/printed"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
@@ -41,25 +42,25 @@ func isFiltered(status []byte) bool {
 
 // Check returns this machine, or an error that says why it can neither take nor restore
 // snapshots of programs of a user: [ErrLost], an exhausted resource, or a refusal. dir is an empty folder of the user.
-func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, error) {
+func Check(ctx context.Context, criu, dir string, user *sandbox.User) (machine.Facts, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return Machine{}, err
+		return machine.Facts{}, err
 	}
 	if isFiltered(status) {
-		return Machine{}, errFiltered
+		return machine.Facts{}, errFiltered
 	}
 	cmd := tree.NewCommand([]string{"/proc/self/exe"}, tree.Limits{}) // InNamespaces replaces it
 	cmd.Dir, cmd.Env = dir, []string{}
 	s, err := NewSession(Config{CRIU: criu, Job: dir}, cmd)
 	if err != nil {
-		return Machine{}, err
+		return machine.Facts{}, err
 	}
 	defer s.Close()
 	out := printed.New(ctx, slog.New(slog.DiscardHandler))
 	program, err := tree.Start(cmd, tree.Limits{}, nil, user, out)
 	if err != nil {
-		return Machine{}, err
+		return machine.Facts{}, err
 	}
 	defer func() { program.Kill(); <-program.Exited(); out.Finish() }()
 	s.program = request{Verb: verbCheck}
@@ -68,14 +69,14 @@ func Check(ctx context.Context, criu, dir string, user *sandbox.User) (Machine, 
 	failed, ok := errors.AsType[*os.PathError](err)
 	switch {
 	case errors.Is(err, ErrLost), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		return Machine{}, fmt.Errorf("the check of snapshots failed: %w", err)
+		return machine.Facts{}, fmt.Errorf("the check of snapshots failed: %w", err)
 	case errors.Is(err, errEnded), errors.Is(err, os.ErrDeadlineExceeded):
-		return Machine{}, fmt.Errorf("the check of snapshots failed: %w: %w", ErrLost, err)
+		return machine.Facts{}, fmt.Errorf("the check of snapshots failed: %w: %w", ErrLost, err)
 	case ok:
-		return Machine{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
+		return machine.Facts{}, fmt.Errorf("this machine forbids the namespaces that a snapshot takes (user, PID and mount), as "+
 			"containers and sandboxes do: on a VM of the package set SPOTWORKER_SNAPSHOTS=criu in worker.env: %s", failed.Err)
 	case err != nil || answer.Machine == nil:
-		return Machine{}, fmt.Errorf("this machine cannot take snapshots: %w", err)
+		return machine.Facts{}, fmt.Errorf("this machine cannot take snapshots: %w", err)
 	}
 	return *answer.Machine, nil
 }

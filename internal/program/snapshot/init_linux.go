@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 )
 
 // exitSnapshot is the exit code of an init whose program ended with its last snapshot:
@@ -38,8 +40,8 @@ type initProcess struct {
 	processes *processes
 	output    *output
 	config    request // the first one
-	machine   Machine
-	hashes    Hashes
+	machine   machine.Facts
+	hashes    machine.Hashes
 	waits     waits
 	deletes   bool   // the program deletes files in its memory
 	ahead     Clocks // how far the program's clocks are ahead of the init's
@@ -130,7 +132,7 @@ func (p *initProcess) answer(r request) (a reply) {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		a.Refused, a.Known = true, refused.Known
 	}
-	if other, ok := errors.AsType[*MismatchError](err); ok {
+	if other, ok := errors.AsType[*machine.MismatchError](err); ok {
 		a.Differences = other.Differences
 	}
 	if number, ok := errors.AsType[startError](err); ok {
@@ -170,7 +172,7 @@ func (p *initProcess) prepare() error {
 	if err != nil {
 		return err
 	}
-	p.machine, err = thisMachine(version)
+	p.machine, err = machine.This(version)
 	return err
 }
 

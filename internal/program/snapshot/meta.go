@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 )
 
 // Names in a snapshot.
@@ -42,16 +44,16 @@ var ErrDamaged = errors.New("the snapshot is damaged")
 
 // Meta describes a snapshot.
 type Meta struct {
-	Format  int       `json:"format"`
-	Root    int       `json:"root"`     // PID of the first process
-	LastPID int       `json:"last_pid"` // the highest PID in use
-	Stdout  uint64    `json:"stdout"`   // inode of the pipe
-	Stderr  uint64    `json:"stderr"`
-	Machine Machine   `json:"machine"`
-	Files   []Mapped  `json:"files"` // outside the job's folder, in use by the program
-	Taken   time.Time `json:"taken"`
-	Clocks  Clocks    `json:"clocks"`
-	Images  []Mapped  `json:"images"` // by their names in images/; the large ones without a hash
+	Format  int            `json:"format"`
+	Root    int            `json:"root"`     // PID of the first process
+	LastPID int            `json:"last_pid"` // the highest PID in use
+	Stdout  uint64         `json:"stdout"`   // inode of the pipe
+	Stderr  uint64         `json:"stderr"`
+	Machine machine.Facts  `json:"machine"`
+	Files   []machine.File `json:"files"` // outside the job's folder, in use by the program
+	Taken   time.Time      `json:"taken"`
+	Clocks  Clocks         `json:"clocks"`
+	Images  []machine.File `json:"images"` // by their names in images/; the large ones without a hash
 }
 
 // Clocks are the clocks of a machine that count from its start: a program waits for absolute times
@@ -62,13 +64,8 @@ type Clocks struct {
 	Boottime  time.Duration `json:"boottime"`
 }
 
-// Mapped is a file that a snapshot needs as it was: a program or library in its memory, or a file that
-// is open for reading, such as a script.
-type Mapped struct {
-	Path   string `json:"path"`
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256,omitempty"` // empty for a file of more than maxHashed bytes
-}
+// Needs returns the needs of the snapshot, for the record of its job.
+func (m *Meta) Needs() string { return machine.Needs(m.Machine, m.Files) }
 
 // ReadMeta reads the description of a snapshot. The error wraps [ErrDamaged] if it has a
 // format that this version cannot use.
@@ -213,18 +210,18 @@ func restoreAttributes(dir string) error {
 const maxImage = 16 << 20
 
 // imagesIn describes the images of a snapshot.
-func imagesIn(dir string) ([]Mapped, error) {
+func imagesIn(dir string) ([]machine.File, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, imagesName))
 	if err != nil {
 		return nil, err
 	}
-	var all []Mapped
+	var all []machine.File
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil {
 			return nil, err
 		}
-		image := Mapped{Path: entry.Name(), Size: info.Size()}
+		image := machine.File{Path: entry.Name(), Size: info.Size()}
 		if info.Mode().IsRegular() && info.Size() <= maxImage {
 			data, err := os.ReadFile(filepath.Join(dir, imagesName, entry.Name()))
 			if err != nil {
@@ -246,7 +243,7 @@ func (m *Meta) CheckImages(dir string) error {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	for _, image := range m.Images {
-		i := slices.IndexFunc(here, func(other Mapped) bool { return other.Path == image.Path })
+		i := slices.IndexFunc(here, func(other machine.File) bool { return other.Path == image.Path })
 		if i < 0 {
 			return fmt.Errorf("%w: the image %s is missing", ErrDamaged, image.Path)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 )
 
 var errSystem = errors.New("process snapshots take Linux: CRIU exists for no other system; run the worker there")
@@ -22,8 +23,8 @@ var ErrLost = errors.New("criu did not end in time")
 func Find() (string, error) { return "", errSystem }
 
 // Check fails here.
-func Check(context.Context, string, string, *sandbox.User) (Machine, error) {
-	return Machine{}, errSystem
+func Check(context.Context, string, string, *sandbox.User) (machine.Facts, error) {
+	return machine.Facts{}, errSystem
 }
 
 // Config describes the program of a session.

@@ -1,6 +1,10 @@
 package snapshot
 
-import "time"
+import (
+	"time"
+
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
+)
 
 // initName is the argument of the executable that makes it the init of a program.
 const initName = "spotworker-snapshot-init"
@@ -43,13 +47,13 @@ type reply struct {
 	Refused bool `json:"refused,omitempty"` // criu refused: Error is for a [RefusedError]
 	Known   bool `json:"known,omitempty"`   // as in [RefusedError]
 
-	// Differences are those of a [MismatchError].
+	// Differences are those of a [machine.MismatchError].
 	Differences []string `json:"differences,omitempty"`
 
 	// Lost says that criu was killed and the program cannot be trusted any longer.
 	Lost bool `json:"lost,omitempty"`
 
-	Errno   int           `json:"errno,omitempty"` // of a program that could not be started
-	Frozen  time.Duration `json:"frozen,omitempty"`
-	Machine *Machine      `json:"machine,omitempty"`
+	Errno   int            `json:"errno,omitempty"` // of a program that could not be started
+	Frozen  time.Duration  `json:"frozen,omitempty"`
+	Machine *machine.Facts `json:"machine,omitempty"`
 }

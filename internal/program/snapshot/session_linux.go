@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/internal/program/tree"
 )
 
@@ -133,7 +134,7 @@ func (s *Session) do(ctx context.Context, r request) (answer reply, err error) {
 	case answer.Lost:
 		return answer, fmt.Errorf("%w (%s)", ErrLost, answer.Error)
 	case len(answer.Differences) > 0:
-		return answer, &MismatchError{answer.Differences}
+		return answer, &machine.MismatchError{Differences: answer.Differences}
 	case answer.Refused:
 		return answer, &RefusedError{Reason: answer.Error, Known: answer.Known}
 	case answer.Errno != 0:

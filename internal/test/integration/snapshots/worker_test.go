@@ -15,7 +15,6 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/lab/emulator/storage"
 	"github.com/spotworker/spotworker/internal/program"
-	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/storage/deployment"
 	"github.com/spotworker/spotworker/internal/test/proof"
@@ -34,7 +33,7 @@ func (m *machine) startWorkerOver(server *storage.Server, transport policy.Trans
 	change func(*worker.Config)) (stop func()) {
 	m.t.Helper()
 	kinds := []program.Kind{k}
-	if k.Machine == (snapshot.Machine{}) {
+	if k.Machine.Kernel == "" {
 		if err := program.CheckSnapshots(m.t.Context(), kinds, m.scratch); err != nil {
 			m.t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 // reported, or from another job's, ends with a different result.
 type chain struct {
 	*steps
-	on machine // where it freezes processes; zero for states of its own
+	on host // where it freezes processes; zero for states of its own
 }
 
 // steps are the facts that the handlers of all workers share.
@@ -154,7 +154,7 @@ func (c *chain) fails(p *plannedJob, step int) bool {
 	return true
 }
 
-func (j *plannedJob) progress(next int, number uint64, on machine) job.Progress {
+func (j *plannedJob) progress(next int, number uint64, on host) job.Progress {
 	state := binary.BigEndian.AppendUint32(nil, uint32(next))
 	state = binary.BigEndian.AppendUint64(state, number)
 	report := job.Progress{Fraction: float64(next) / float64(j.steps)}

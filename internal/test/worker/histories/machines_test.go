@@ -8,37 +8,37 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/fleet/presence"
-	"github.com/spotworker/spotworker/internal/program/snapshot"
+	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
 	"github.com/spotworker/spotworker/job"
 )
 
 // snapshotVersion is the version of states that are snapshots of processes.
 const snapshotVersion = 16
 
-// machine is the machine of a worker, as far as snapshots depend on it. The zero value takes
+// host is the machine of a worker, as far as snapshots depend on it. The zero value takes
 // no snapshots.
-type machine struct{ snapshot.Machine }
+type host struct{ machine.Facts }
 
 // The machines of a history: two kernels, and one of them also with a processor of fewer features.
 var (
-	kernels = [2]machine{kernel("6.1.0", "_"), kernel("6.12.0", "_")}
+	kernels = [2]host{kernel("6.1.0", "_"), kernel("6.12.0", "_")}
 	lesser  = kernel("6.1.0", "A")
 )
 
 // kernel returns a machine with a kernel and the features of a processor: none by "A", all by "_".
-func kernel(release, features string) machine {
+func kernel(release, features string) host {
 	const featuresSize = 80
 	has := strings.Repeat(features, featuresSize)
-	return machine{snapshot.Machine{Kernel: release, Arch: "amd64", Features: has, CRIU: "4.1", PageSize: 4096}}
+	return host{machine.Facts{Kernel: release, Arch: "amd64", Features: has, CRIU: "4.1", PageSize: 4096}}
 }
 
-func (m machine) takesSnapshots() bool { return m != machine{} }
+func (m host) takesSnapshots() bool { return m != host{} }
 
 // needs are the needs of a snapshot of this machine.
-func (m machine) needs() string { return (&snapshot.Meta{Machine: m.Machine}).Needs() }
+func (m host) needs() string { return machine.Needs(m.Facts, nil) }
 
 // freeze makes a report a snapshot of this machine. The state names the machine.
-func (m machine) freeze(report *job.Progress, state []byte) []byte {
+func (m host) freeze(report *job.Progress, state []byte) []byte {
 	if !m.takesSnapshots() {
 		return state
 	}
@@ -60,8 +60,8 @@ func (c *chain) checkThaw(j *job.Job, version int, state []byte) error {
 // machineMix says which jobs are frozen, and on which machine each worker runs.
 type machineMix struct {
 	draws bool
-	of    map[string]machine // by VM; zero for a worker of an older version, which lacks the kinds
-	first int                // the machine of the first final worker; the second has the other one
+	of    map[string]host // by VM; zero for a worker of an older version, which lacks the kinds
+	first int             // the machine of the first final worker; the second has the other one
 }
 
 // mixMachines gives some jobs of every second history a kind of frozen processes. Some
@@ -71,9 +71,9 @@ func (p *plan) mixMachines() {
 	if !r.oneIn(2) {
 		return
 	}
-	p.machines = machineMix{draws: true, of: map[string]machine{}, first: r.IntN(2)}
+	p.machines = machineMix{draws: true, of: map[string]host{}, first: r.IntN(2)}
 	for _, w := range p.runs {
-		p.machines.of[w.vm] = [...]machine{kernels[0], lesser, kernels[1], kernels[1], {}}[r.IntN(5)]
+		p.machines.of[w.vm] = [...]host{kernels[0], lesser, kernels[1], kernels[1], {}}[r.IntN(5)]
 	}
 	for _, j := range p.jobs {
 		if (j.kind != "chain" && j.kind != "large") || j.noReports || r.oneIn(4) {
@@ -91,7 +91,7 @@ func (j *plannedJob) isFrozen() bool { return j.kind == "frozen" }
 
 // machineOf returns the machine of a VM. The two final workers have different machines, so
 // that each job has one worker that can end it.
-func (m machineMix) machineOf(vm string) machine {
+func (m machineMix) machineOf(vm string) host {
 	if n, final := strings.CutPrefix(vm, finalPrefix); final && m.draws {
 		i, _ := strconv.Atoi(n) // the number is of finalVM
 		return kernels[(i+m.first)%2]
@@ -113,7 +113,7 @@ func (h *history) mayAcquire(vm, id, needs string) bool {
 	return presence.OfferMeets(h.machineOf(vm).Offer(), needs)
 }
 
-func (h *history) machineOf(vm string) machine { return h.machines.machineOf(vm) }
+func (h *history) machineOf(vm string) host { return h.machines.machineOf(vm) }
 
 // addFrozen adds the kinds of frozen processes to the handlers of a worker that has them.
 func (h *history) addFrozen(kinds job.Kinds, one *oneAtATime) {
@@ -129,7 +129,7 @@ func (h *history) addFrozen(kinds job.Kinds, one *oneAtATime) {
 // the handler for snapshots of programs.
 type frozen struct {
 	handler job.Handler
-	on      machine
+	on      host
 	h       *history
 }
 
@@ -140,7 +140,7 @@ func (f *frozen) Offer() string { return f.on.Offer() }
 
 // CheckNeeds returns an error if a snapshot with these needs is of another machine.
 func (f *frozen) CheckNeeds(needs string) error {
-	err := f.on.CheckNeeds(needs, &snapshot.Hashes{})
+	err := f.on.CheckNeeds(needs, &machine.Hashes{})
 	if err != nil {
 		f.h.count(&f.h.left)
 	}

@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-var here = Machine{Kernel: "6.18.1", Arch: "amd64", CPU: "Intel(R)  Xeon; 2.10 | GHz", Vendor: "GenuineIntel", Registers: "7:576",
+var here = Facts{Kernel: "6.18.1", Arch: "amd64", CPU: "Intel(R)  Xeon; 2.10 | GHz", Vendor: "GenuineIntel", Registers: "7:576",
 	Features: featuresOf("fpu avx").String(), CRIU: "4.1.1", PageSize: 4096}
 
 // TestNeeds: a machine meets the needs of its own snapshots. Another one does not, and the
@@ -35,32 +35,32 @@ func TestNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needs := (&Meta{Machine: here, Files: []Mapped{file}}).Needs()
+	needs := Needs(here, []File{file})
 	if len(needs) > job.MaxNeeds || !strings.HasPrefix(needs, here.Offer()+" arch=amd64; kernel=6.18.1; cpu=Intel(R) Xeon? 2.10 ? GHz; ") {
 		t.Errorf("Needs = %q", needs)
 	}
 	newer := here
 	newer.CPU, newer.Features = "another", featuresOf("fpu avx avx2").String()
-	for _, m := range []Machine{here, newer} {
+	for _, m := range []Facts{here, newer} {
 		if err := m.CheckNeeds(needs, &h); err != nil {
 			t.Errorf("CheckNeeds on %s = %v", m.CPU, err)
 		}
 	}
-	wants := func(m Machine, want string) {
+	wants := func(m Facts, want string) {
 		t.Helper()
 		err := m.CheckNeeds(needs, &h)
 		if _, ok := errors.AsType[*MismatchError](err); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("CheckNeeds = %v, want %q", err, want)
 		}
 	}
-	for want, change := range map[string]func(*Machine){
-		"the kernel was 6.18.1, here it is 6.12.0": func(m *Machine) { m.Kernel = "6.12.0" },
-		"the processor's vendor was GenuineIntel":  func(m *Machine) { m.Vendor = "AuthenticAMD" },
-		"the layout of its registers was 7:576":    func(m *Machine) { m.Registers = "e7:576" },
-		"it needs avx, which this processor lacks": func(m *Machine) { m.Features = featuresOf("fpu avx2").String() },
-		"criu was 4.1.1, here it is 4.2":           func(m *Machine) { m.CRIU = "4.2" },
-		"the architecture was amd64":               func(m *Machine) { m.Arch = "arm64" },
-		"the size of a page was 4096":              func(m *Machine) { m.PageSize = 65536 },
+	for want, change := range map[string]func(*Facts){
+		"the kernel was 6.18.1, here it is 6.12.0": func(m *Facts) { m.Kernel = "6.12.0" },
+		"the processor's vendor was GenuineIntel":  func(m *Facts) { m.Vendor = "AuthenticAMD" },
+		"the layout of its registers was 7:576":    func(m *Facts) { m.Registers = "e7:576" },
+		"it needs avx, which this processor lacks": func(m *Facts) { m.Features = featuresOf("fpu avx2").String() },
+		"criu was 4.1.1, here it is 4.2":           func(m *Facts) { m.CRIU = "4.2" },
+		"the architecture was amd64":               func(m *Facts) { m.Arch = "arm64" },
+		"the size of a page was 4096":              func(m *Facts) { m.PageSize = 65536 },
 	} {
 		other := here
 		change(&other)
@@ -87,12 +87,12 @@ func TestNeeds(t *testing.T) {
 // damaged.
 func TestNeedsOfManyFiles(t *testing.T) {
 	for _, n := range []int{0, 1, 20, 60, 400} {
-		m := &Meta{Machine: here}
+		var all []File
 		for i := range n {
-			m.Files = append(m.Files, Mapped{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/lib%d.so.%d", i*7919, i), Size: int64(i) << 20,
+			all = append(all, File{Path: fmt.Sprintf("/usr/lib/x86_64-linux-gnu/lib%d.so.%d", i*7919, i), Size: int64(i) << 20,
 				SHA256: fmt.Sprintf("%064x", i*104729)})
 		}
-		needs := m.Needs()
+		needs := Needs(here, all)
 		_, packed, _ := strings.Cut(needs, " | ")
 		files, err := unpackFiles(packed)
 		if err != nil || len(needs) > job.MaxNeeds || len(files) > n || len(files) < min(n, 20) {
@@ -100,7 +100,7 @@ func TestNeedsOfManyFiles(t *testing.T) {
 		}
 		t.Logf("%d of %d files in %d bytes", len(files), n, len(needs))
 		for i, f := range files {
-			if want := m.Files[i]; f.Path != want.Path || f.Size != want.Size || f.SHA256 != want.SHA256[:2*hashPrefix] {
+			if want := all[i]; f.Path != want.Path || f.Size != want.Size || f.SHA256 != want.SHA256[:2*hashPrefix] {
 				t.Errorf("file %d = %+v, want the start of %+v", i, f, want)
 			}
 		}
@@ -109,11 +109,11 @@ func TestNeedsOfManyFiles(t *testing.T) {
 
 // TestForeignNeeds: needs in another form, of a newer version or damaged, say nothing.
 func TestForeignNeeds(t *testing.T) {
-	own := (&Meta{Machine: here, Files: []Mapped{{Path: "/lib", Size: 3, SHA256: strings.Repeat("ab", 32)}}}).Needs()
+	own := Needs(here, []File{{Path: "/lib", Size: 3, SHA256: strings.Repeat("ab", 32)}})
 	shown, _, _ := strings.Cut(own, " | ")
 	for _, needs := range []string{"", "abc", "abc x", "abc page=x", shown + " | ?", shown + " | AAAA",
 		shown + " | " + strings.Repeat("A", 900),
-		shown + " | " + packFiles([]Mapped{{Path: "relative", Size: 1, SHA256: "00112233"}})} {
+		shown + " | " + packFiles([]File{{Path: "relative", Size: 1, SHA256: "00112233"}})} {
 		if err := here.CheckNeeds(needs, &Hashes{}); err != nil {
 			t.Errorf("CheckNeeds(%q) = %v", needs, err)
 		}

@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 import (
 	"slices"
@@ -41,15 +41,15 @@ func featuresOf(flags string) (f features) {
 // TestProcessors: a snapshot of one processor continues on others of its vendor with the same
 // registers and at least its features. Heartbeats and the check of needs agree.
 func TestProcessors(t *testing.T) {
-	of := func(cpu, vendor, registers, flags string) Machine {
-		m := Machine{Kernel: "6.12.57", Arch: "amd64", CPU: cpu, Vendor: vendor, Registers: registers, CRIU: "4.1.1", PageSize: 4096}
+	of := func(cpu, vendor, registers, flags string) Facts {
+		m := Facts{Kernel: "6.12.57", Arch: "amd64", CPU: cpu, Vendor: vendor, Registers: registers, CRIU: "4.1.1", PageSize: 4096}
 		if flags != "" {
 			m.Features = featuresOf(flags).String()
 		}
 		return m
 	}
 	const intel, amd = "GenuineIntel", "AuthenticAMD"
-	all := map[string]Machine{
+	all := map[string]Facts{
 		"8272CL": of("8272CL", intel, "e7:576,1088,1152,1664", flagsOf8272CL),
 		"8370C":  of("8370C", intel, "e7:576,1088,1152,1664", flagsOf8370C),
 		"8573C":  of("8573C", intel, "e7:576,1088,1152,1664", flagsOf8573C),
@@ -68,7 +68,7 @@ func TestProcessors(t *testing.T) {
 		"Altra Cobalt": "the processor's vendor was 0x41 0xd0c, here it is 0x41 0xd49",
 	} {
 		from, to, _ := strings.Cut(pair, " ")
-		needs := (&Meta{Machine: all[from]}).Needs()
+		needs := Needs(all[from], nil)
 		err := all[to].CheckNeeds(needs, &Hashes{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", pair, err, want)

@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 import (
 	"bytes"
@@ -38,20 +38,20 @@ const maxFileList = 64 << 10
 // fact is a fact of a machine in the needs.
 type fact struct {
 	key string
-	at  func(*Machine) *string
+	at  func(*Facts) *string
 }
 
 var facts = []fact{
-	{"arch", func(m *Machine) *string { return &m.Arch }},
-	{"kernel", func(m *Machine) *string { return &m.Kernel }},
-	{"cpu", func(m *Machine) *string { return &m.CPU }},
-	{"vendor", func(m *Machine) *string { return &m.Vendor }},
-	{"registers", func(m *Machine) *string { return &m.Registers }},
-	{"criu", func(m *Machine) *string { return &m.CRIU }},
+	{"arch", func(m *Facts) *string { return &m.Arch }},
+	{"kernel", func(m *Facts) *string { return &m.Kernel }},
+	{"cpu", func(m *Facts) *string { return &m.CPU }},
+	{"vendor", func(m *Facts) *string { return &m.Vendor }},
+	{"registers", func(m *Facts) *string { return &m.Registers }},
+	{"criu", func(m *Facts) *string { return &m.CRIU }},
 }
 
 // described returns the facts as the needs have them.
-func (m Machine) described() string {
+func (m Facts) described() string {
 	var out strings.Builder
 	for _, f := range facts {
 		fmt.Fprintf(&out, "%s=%s; ", f.key, printable(*f.at(&m)))
@@ -70,7 +70,7 @@ func printable(s string) string {
 }
 
 // Offer is the first word of the needs of a machine's snapshots.
-func (m Machine) Offer() string {
+func (m Facts) Offer() string {
 	m.CPU = ""
 	sum := sha256.Sum256([]byte(m.described()))
 	offer := hex.EncodeToString(sum[:8])
@@ -81,7 +81,7 @@ func (m Machine) Offer() string {
 }
 
 // parseMachine reads described.
-func parseMachine(text string) (m Machine, err error) {
+func parseMachine(text string) (m Facts, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		key, value, ok := strings.Cut(strings.TrimSpace(part), "=")
 		if !ok {
@@ -102,16 +102,17 @@ func parseMachine(text string) (m Machine, err error) {
 }
 
 // asNeeds returns the machine as it is read from needs.
-func (m Machine) asNeeds() Machine {
+func (m Facts) asNeeds() Facts {
 	same, _ := parseMachine(m.described())
 	same.Features = m.Features
 	return same
 }
 
-// Needs returns the needs of a snapshot. They have as many of its files as there is room for.
-func (m *Meta) Needs() string {
-	needs := m.Machine.Offer() + " " + m.Machine.described() + " | "
-	hashed := slices.DeleteFunc(slices.Clone(m.Files), func(f Mapped) bool { return f.SHA256 == "" })
+// Needs returns the needs of a snapshot of a machine, as many of its files among them as there is
+// room for.
+func Needs(m Facts, files []File) string {
+	needs := m.Offer() + " " + m.described() + " | "
+	hashed := slices.DeleteFunc(slices.Clone(files), func(f File) bool { return f.SHA256 == "" })
 	for n := len(hashed); n > 0; n = n * 9 / 10 {
 		if files := packFiles(hashed[:n]); len(needs)+len(files) <= maxNeeds {
 			return needs + files
@@ -122,7 +123,7 @@ func (m *Meta) Needs() string {
 
 // CheckNeeds returns a [*MismatchError] if a snapshot with these needs cannot be restored on
 // a machine. Needs of another form say nothing: then the snapshot itself decides.
-func (m Machine) CheckNeeds(needs string, hashes *Hashes) error {
+func (m Facts) CheckNeeds(needs string, hashes *Hashes) error {
 	shown, packed, _ := strings.Cut(needs, " | ")
 	offer, described, _ := strings.Cut(shown, " ")
 	theirs, err := parseMachine(described)
@@ -145,7 +146,7 @@ func (m Machine) CheckNeeds(needs string, hashes *Hashes) error {
 
 // packFiles returns a list of files: their paths, an empty line, and for each its size and
 // the start of its hash.
-func packFiles(files []Mapped) string {
+func packFiles(files []File) string {
 	var list, out bytes.Buffer
 	for _, f := range files {
 		list.WriteString(f.Path + "\n")
@@ -168,7 +169,7 @@ func packFiles(files []Mapped) string {
 }
 
 // unpackFiles reads a list of packFiles.
-func unpackFiles(packed string) ([]Mapped, error) {
+func unpackFiles(packed string) ([]File, error) {
 	if packed == "" {
 		return nil, nil
 	}
@@ -184,13 +185,13 @@ func unpackFiles(packed string) ([]Mapped, error) {
 	if !ok || len(data) > maxFileList {
 		return nil, errors.New("the list of files is damaged")
 	}
-	var files []Mapped
+	var files []File
 	for path := range bytes.SplitSeq(paths, []byte("\n")) {
 		size, n := binary.Uvarint(rest)
 		if n <= 0 || len(rest) < n+hashPrefix || size > maxHashed || len(path) == 0 || path[0] != '/' {
 			return nil, errors.New("the list of files is damaged")
 		}
-		files = append(files, Mapped{Path: string(path), Size: int64(size), SHA256: hex.EncodeToString(rest[n : n+hashPrefix])})
+		files = append(files, File{Path: string(path), Size: int64(size), SHA256: hex.EncodeToString(rest[n : n+hashPrefix])})
 		rest = rest[n+hashPrefix:]
 	}
 	return files, nil

@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 import (
 	"errors"
@@ -14,16 +14,16 @@ func TestCompareMachines(t *testing.T) {
 		t.Errorf("Compare with itself = %v", err)
 	}
 	for _, row := range []struct {
-		change func(*Machine)
+		change func(*Facts)
 		want   string
 	}{
-		{func(m *Machine) { m.Kernel = "6.12.0" }, "the kernel was 6.12.0, here it is 6.18.1"},
-		{func(m *Machine) { m.Vendor = "AuthenticAMD" }, "the processor's vendor was AuthenticAMD, here it is GenuineIntel"},
-		{func(m *Machine) { m.Registers = "e7:576" }, "the layout of its registers was e7:576, here it is 7:576"},
-		{func(m *Machine) { m.Features = featuresOf("fpu avx2").String() }, "it needs avx2, which this processor lacks"},
-		{func(m *Machine) { m.CRIU = "4.2" }, "criu was 4.2, here it is 4.1.1"},
-		{func(m *Machine) { m.Arch = "arm64" }, "the architecture was arm64"},
-		{func(m *Machine) { m.PageSize = 65536 }, "the size of a page was 65536, here it is 4096"},
+		{func(m *Facts) { m.Kernel = "6.12.0" }, "the kernel was 6.12.0, here it is 6.18.1"},
+		{func(m *Facts) { m.Vendor = "AuthenticAMD" }, "the processor's vendor was AuthenticAMD, here it is GenuineIntel"},
+		{func(m *Facts) { m.Registers = "e7:576" }, "the layout of its registers was e7:576, here it is 7:576"},
+		{func(m *Facts) { m.Features = featuresOf("fpu avx2").String() }, "it needs avx2, which this processor lacks"},
+		{func(m *Facts) { m.CRIU = "4.2" }, "criu was 4.2, here it is 4.1.1"},
+		{func(m *Facts) { m.Arch = "arm64" }, "the architecture was arm64"},
+		{func(m *Facts) { m.PageSize = 65536 }, "the size of a page was 65536, here it is 4096"},
 	} {
 		then := here
 		row.change(&then)
@@ -51,7 +51,7 @@ func TestHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := []Mapped{want}
+	files := []File{want}
 	if err := h.Check(files); err != nil {
 		t.Errorf("Check of the same file = %v", err)
 	}
@@ -70,7 +70,7 @@ func TestHashes(t *testing.T) {
 	if _, ok := errors.AsType[*MismatchError](err); !ok || !strings.Contains(err.Error(), "is missing here") {
 		t.Errorf("Check of a missing file = %v", err)
 	}
-	var many []Mapped
+	var many []File
 	for range maxNamed + 2 {
 		many = append(many, want)
 	}

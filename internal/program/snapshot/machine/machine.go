@@ -1,4 +1,6 @@
-package snapshot
+// Package machine says on which machines a snapshot of processes can continue: by their facts, the
+// features of their processors, and the files that the snapshot needs.
+package machine
 
 import (
 	"crypto/sha256"
@@ -15,8 +17,8 @@ import (
 	"time"
 )
 
-// Machine is the part of a machine that a snapshot depends on.
-type Machine struct {
+// Facts are what a snapshot depends on of a machine.
+type Facts struct {
 	Kernel    string `json:"kernel"`    // its release
 	Arch      string `json:"arch"`      // as Go names it
 	CPU       string `json:"cpu"`       // the model's name: another one will do
@@ -25,6 +27,14 @@ type Machine struct {
 	Registers string `json:"registers"` // the layout of its saved registers; a hash of its features on other architectures
 	CRIU      string `json:"criu"`      // its version
 	PageSize  int    `json:"page_size"` // in bytes
+}
+
+// File is a file that a snapshot needs as it was: a program or library in its memory, or a file that
+// is open for reading, such as a script.
+type File struct {
+	Path   string `json:"path"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256,omitempty"` // empty for a file of more than maxHashed bytes
 }
 
 // MismatchError is the error of a snapshot that needs another machine.
@@ -37,7 +47,7 @@ func (e *MismatchError) Error() string {
 
 // Compare returns a [*MismatchError] if a snapshot of one machine cannot be restored on
 // another, as far as this package knows.
-func (m Machine) Compare(here Machine) error {
+func (m Facts) Compare(here Facts) error {
 	var all []string
 	differs := func(what, theirs, ours string) {
 		if theirs != ours {
@@ -79,27 +89,27 @@ const maxHashed = 1 << 30
 var errIrregular = errors.New("it is no regular file")
 
 // Of returns size and hash of a file.
-func (h *Hashes) Of(path string) (Mapped, error) {
+func (h *Hashes) Of(path string) (File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() { // a device may do something when it is opened
 		err = errIrregular
 	}
 	if err != nil {
-		return Mapped{}, err
+		return File{}, err
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return Mapped{}, err
+		return File{}, err
 	}
 	defer func() { _ = file.Close() }()
 	if info, err = file.Stat(); err != nil {
-		return Mapped{}, err
+		return File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return Mapped{}, errIrregular
+		return File{}, errIrregular
 	}
 	if info.Size() > maxHashed {
-		return Mapped{Path: path, Size: info.Size()}, nil
+		return File{Path: path, Size: info.Size()}, nil
 	}
 	stamp := fileStamp{path, info.Size(), info.ModTime()}
 	h.mu.Lock()
@@ -108,7 +118,7 @@ func (h *Hashes) Of(path string) (Mapped, error) {
 	if !ok {
 		hash := sha256.New()
 		if _, err := io.Copy(hash, io.LimitReader(file, info.Size())); err != nil {
-			return Mapped{}, err
+			return File{}, err
 		}
 		sum = hex.EncodeToString(hash.Sum(nil))
 		h.mu.Lock()
@@ -118,11 +128,11 @@ func (h *Hashes) Of(path string) (Mapped, error) {
 		h.known[stamp] = sum
 		h.mu.Unlock()
 	}
-	return Mapped{Path: path, Size: info.Size(), SHA256: sum}, nil
+	return File{Path: path, Size: info.Size(), SHA256: sum}, nil
 }
 
 // matches reports whether a file is the same here. It reads none of another size.
-func (h *Hashes) matches(want Mapped) (bool, error) {
+func (h *Hashes) matches(want File) (bool, error) {
 	info, err := os.Stat(want.Path)
 	if err != nil || info.Size() != want.Size {
 		return false, err
@@ -136,7 +146,7 @@ const maxNamed = 5
 
 // Check returns a [*MismatchError] if files that a snapshot needs are missing or
 // different here. Other errors are of reading them. A hash may be the start of one.
-func (h *Hashes) Check(files []Mapped) error {
+func (h *Hashes) Check(files []File) error {
 	var bad []string
 	for _, want := range files {
 		same, err := h.matches(want)

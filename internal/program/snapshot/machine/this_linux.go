@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 import (
 	"bufio"
@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisMachine returns this machine with a version of criu.
-func thisMachine(criu string) (Machine, error) {
+// This returns this machine with a version of criu.
+func This(criu string) (Facts, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return Machine{}, err
+		return Facts{}, err
 	}
-	m := Machine{Kernel: unix.ByteSliceToString(name.Release[:]), Arch: runtime.GOARCH, CRIU: criu, PageSize: os.Getpagesize()}
+	m := Facts{Kernel: unix.ByteSliceToString(name.Release[:]), Arch: runtime.GOARCH, CRIU: criu, PageSize: os.Getpagesize()}
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
 		return m, err

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package snapshot
+package machine
 
 // setFeatures does nothing: processors of this architecture must be the same.
-func (*Machine) setFeatures() {}
+func (*Facts) setFeatures() {}

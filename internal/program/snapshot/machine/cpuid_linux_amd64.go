@@ -1,4 +1,4 @@
-package snapshot
+package machine
 
 // readCPUID is the instruction CPUID: eax, ebx, ecx and edx.
 func readCPUID(leaf, sub uint32) [4]uint32
@@ -7,7 +7,7 @@ func readCPUID(leaf, sub uint32) [4]uint32
 func readXCR0() uint32
 
 // setFeatures sets what CPUID says.
-func (m *Machine) setFeatures() {
+func (m *Facts) setFeatures() {
 	has, registers := readFeatures(readCPUID, readXCR0)
 	m.Features, m.Registers = has.String(), registers
 }
