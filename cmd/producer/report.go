@@ -7,7 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/operate/actions"
+	"github.com/spotworker/spotworker/internal/overview/actions"
 	"github.com/spotworker/spotworker/internal/storage/azure"
 	"github.com/spotworker/spotworker/internal/text/plaintext"
 )

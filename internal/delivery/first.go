@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
-	"github.com/spotworker/spotworker/internal/worker/intake"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -22,7 +22,7 @@ func (s *settlement) moveFirst(ctx context.Context, stop *job.Stop) bool {
 	if !r.usesFirst() || s.isOn(r.Stores.First) || !mayMove(stop, s.isOnDemand()) {
 		return false
 	}
-	b := intake.Backlog{Slots: r.Slots, Queues: 1, Usual: r.runs.mean()}
+	b := drain.Backlog{Slots: r.Slots, Queues: 1, Usual: r.runs.mean()}
 	if b.Usual == 0 && s.run != nil {
 		b.Usual = s.run.watch.Elapsed() // jobs take as long at least
 	}

@@ -37,5 +37,5 @@
 // # The last writes
 //
 // When many jobs are saved at once, a [Gate] admits a bounded number of writes,
-// the smallest first.
+// the smallest first. A [Backlog] says which released jobs go before the others.
 package drain

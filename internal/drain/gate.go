@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/ordered"
+	"github.com/spotworker/spotworker/internal/drain/ordered"
 )
 
 // Parallel is how many jobs are saved and released at once in a drain: enough to keep the

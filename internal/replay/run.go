@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/worker/intake"
 )
@@ -213,7 +214,7 @@ func (s *simulation) step(e event) {
 		}
 	}
 	slots := s.spot * s.scenario.Fleet.Slots // which all run jobs then
-	b := intake.Backlog{Messages: slots + len(p.waiting), Slots: slots, Queues: 1, Usual: s.scenario.Work.Length.Duration}
+	b := drain.Backlog{Messages: slots + len(p.waiting), Slots: slots, Queues: 1, Usual: s.scenario.Work.Length.Duration}
 	if t.first = !t.moved && (t.first || t.lastEnd == Released && !s.scenario.Policy.Hold && b.IsLong()); t.first {
 		p.first = append(p.first, e.n)
 		return

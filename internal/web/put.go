@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/operate/actions"
+	"github.com/spotworker/spotworker/internal/overview/actions"
 )
 
 // newJob is the body of the page that puts a job: the fields of the form, and why the job is

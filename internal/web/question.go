@@ -11,8 +11,8 @@ import (
 	"slices"
 
 	"github.com/spotworker/spotworker/client"
-	"github.com/spotworker/spotworker/internal/operate/actions"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/overview/actions"
 	"github.com/spotworker/spotworker/internal/overview/givenup"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/drain"
-	"github.com/spotworker/spotworker/internal/ordered"
+	"github.com/spotworker/spotworker/internal/drain/ordered"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/storage/outage"
 )

@@ -4,7 +4,6 @@
 //     flight for them.
 //   - pace.go: how fast a queue may be claimed from while storage refuses calls.
 //   - poll.go: how often an empty queue is polled, by the size of the fleet.
-//   - first.go: which released jobs go before the others, and how often those come first.
 //
 // All of it is values and functions of the time. The claim loop of package worker
 // carries them out.

@@ -6,6 +6,10 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
+// MostInRow is how many claims in a row are from the queue First while another queue is due: of four
+// claims one is left to the others.
+const MostInRow = 3
+
 const (
 	// PollEvery is the time between two polls of one queue by a worker without work,
 	// as long as the fleet is small.

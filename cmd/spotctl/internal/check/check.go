@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/fleet/activity"
 	"github.com/spotworker/spotworker/internal/overview"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // Finding is a result of a check.

@@ -51,7 +51,8 @@ func (c *chain) checkThaw(j *job.Job, version int, state []byte) error {
 	if !c.on.takesSnapshots() {
 		return j.CheckVersion(0)
 	}
-	if !presence.OfferMeets(c.on.Offer(), string(state[stateSize:])) || version != snapshotVersion {
+	needs, _, _ := strings.Cut(string(state[stateSize:]), "\x00") // padding follows in a large one
+	if !presence.OfferMeets(c.on.Offer(), needs) || version != snapshotVersion {
 		c.recorder.ContinuedElsewhere(j.ID, c.on.Kernel)
 	}
 	return j.CheckVersion(snapshotVersion)

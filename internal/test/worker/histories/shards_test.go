@@ -3,8 +3,8 @@ package histories
 import (
 	"math/rand/v2"
 
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/storage/deployment"
 )
 
 // shardMix is how the jobs of a history are spread over queues.

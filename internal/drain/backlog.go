@@ -1,16 +1,10 @@
-package intake
+package drain
 
 import "time"
 
-const (
-	// Patience is how long a released job may wait for its turn on its own queue. A job that
-	// would wait for longer goes to the queue First.
-	Patience = 10 * time.Second
-
-	// MostInRow is how many claims in a row are from First while another queue is due: of four
-	// claims one is left to the others.
-	MostInRow = 3
-)
+// Patience is how long a released job may wait for its turn on its own queue. A job that would
+// wait for longer goes to the queue First.
+const Patience = 10 * time.Second
 
 // Backlog is what a worker knows of a queue and of the workers that take from it.
 type Backlog struct {
