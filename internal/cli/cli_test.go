@@ -239,6 +239,7 @@ func TestEmptyValues(t *testing.T) {
 	type flags struct {
 		Group string   `help:"A group."`
 		Kinds []string `help:"Kinds."`
+		Most  int      `help:"A number."`
 		Log
 		Put struct {
 			ID  string   `arg:"" optional:"" help:"An id."`
@@ -257,6 +258,9 @@ func TestEmptyValues(t *testing.T) {
 		{[]string{"--group", "", "put"}, "--group is given and empty"},
 		{[]string{"put", "--kinds="}, "--kinds is given and empty"},
 		{[]string{"put", "--kinds=a,,b"}, "--kinds is given and empty"},
+		{[]string{"put", "--most="}, "--most is given and empty"},
+		{[]string{"--most", "", "put"}, "--most is given and empty"},
+		{[]string{"put", "--most=b"}, "--most: expected"},
 		{[]string{"put", ""}, "is empty"},
 		{[]string{"put", "a", "b", ""}, "is empty"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -67,7 +68,7 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 	case exited:
 		return true, nil
 	case err != nil:
-		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
+		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", explainEmpty(args, err), p.Name)}
 	}
 	return false, nil
 }
@@ -82,14 +83,31 @@ func refuseEmpty(parsed *kong.Context) error {
 		switch {
 		case p.Resolved:
 		case p.Flag != nil && hasEmpty(reflect.ValueOf(parsed.FlagValue(p.Flag))):
-			return fmt.Errorf("--%s is given and empty, as with a variable of the shell that is not set: give a value, or leave the flag out",
-				p.Flag.Name)
+			return emptyFlag("--" + p.Flag.Name)
 		case p.Positional != nil && p.Positional.Passthrough: // a command of others, whose arguments may be empty
 		case p.Positional != nil && hasEmpty(p.Positional.Target):
 			return fmt.Errorf("%s is empty, as with a variable of the shell that is not set: give a value", p.Positional.Summary())
 		}
 	}
 	return nil
+}
+
+func emptyFlag(flag string) error {
+	return fmt.Errorf("%s is given and empty, as with a variable of the shell that is not set: give a value, or leave the flag out", flag)
+}
+
+// explainEmpty explains an error of parsing that is about a number or a duration which is empty.
+func explainEmpty(args []string, err error) error {
+	for i, arg := range args {
+		flag, value, hasValue := strings.Cut(arg, "=")
+		if !hasValue && i+1 < len(args) {
+			value, hasValue = args[i+1], true
+		}
+		if hasValue && value == "" && strings.HasPrefix(err.Error(), flag+": ") {
+			return emptyFlag(flag)
+		}
+	}
+	return err
 }
 
 // hasEmpty reports whether a value is an empty text, or a list that has one or nothing.
