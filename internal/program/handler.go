@@ -166,7 +166,7 @@ func (h *Handler) runProgram(ctx context.Context, r *programRun) (end ended, err
 		return end, h.notBegun(ctx, r, err)
 	}
 	r.beginSaves()
-	kills, _ := resource.OOMKills()
+	kills := h.kills.Recent()
 	end = r.supervise(ctx)
 	if end.exit.IsKill() {
 		end.oomKills = oomKillsSince(kills)

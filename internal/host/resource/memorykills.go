@@ -1,11 +1,40 @@
 package resource
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // MemoryKills counts the processes of one worker that the kernel killed because memory ran
 // out. Several workers of a machine may share the machine's count, which tells no worker from
 // another. The zero value is ready to use.
-type MemoryKills struct{ programs atomic.Int64 }
+type MemoryKills struct {
+	programs atomic.Int64
+
+	mu     sync.Mutex
+	read   time.Time
+	recent int64
+}
+
+// recentFor is how old [MemoryKills.Recent] may be. The kernel adds up all its counts for one, which
+// takes as long as a fiftieth of a short command.
+const recentFor = time.Second
+
+// Recent returns the count of [OOMKills] as of the last second; 0 if it is unknown.
+func (m *MemoryKills) Recent() int64 {
+	if m == nil {
+		kills, _ := OOMKills()
+		return kills
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); now.Sub(m.read) > recentFor {
+		m.recent, _ = OOMKills()
+		m.read = now
+	}
+	return m.recent
+}
 
 // Add counts a program that was killed while the count of [OOMKills] grew.
 func (m *MemoryKills) Add() {
