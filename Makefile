@@ -106,17 +106,17 @@ export GORACE
 
 .PHONY: test
 test: ## all tests, of long ones a sample (TESTFLAGS=...)
-	go test -vet=off -ldflags='-s -w' -p 6 -timeout 10m $(TESTFLAGS) $(LONGEST) ./...
+	go test -vet=off -ldflags='-s -w' -p 6 -timeout 20m $(TESTFLAGS) $(LONGEST) ./...
 	cd $(EXAMPLE) && go test -ldflags='-s -w' $(TESTFLAGS) ./...
 
 .PHONY: race
 race: ## the engine's tests with the race detector, where there is a C compiler (TESTFLAGS=...)
-	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 10m $(TESTFLAGS) $(RACED)
+	@export CGO_ENABLED=1; race=$$(tools/race.sh) && set -x && go test $$race -vet=off -ldflags='-s -w' -p 4 -timeout 20m $(TESTFLAGS) $(RACED)
 
 # What make integration runs of each component is a sample too: package proof decides.
 .PHONY: integration
 integration: ## a sample of the tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 10m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model conformance)
+	go test -tags integration -count=1 -v -vet=off -p 6 -timeout 20m $(TESTFLAGS) $(addprefix ./internal/test/integration/,vmapp azurecli web snapshots model conformance)
 
 # Each piece of make nightly is a target of its own: whoever changes a part runs its piece.
 COMPONENTS := azurecli chaos conformance identity incidents kubernetes model product programs python snapshots tryout vmapp web wine
@@ -211,7 +211,7 @@ benchmarks: ## Go benchmarks of single functions (BENCHFLAGS=...)
 
 .PHONY: figures
 figures: ## measure 1,100 evictions, from notice to release: minutes
-	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/test/worker/fleets -figures
+	go test -count=1 -v -timeout 20m -run '^TestNoticeTo' ./internal/test/worker/fleets -figures
 	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/test/integration/product
 
 .PHONY: soak
