@@ -168,7 +168,8 @@ func (c Command) checkFiles() error {
 		case !fs.ValidPath(f.Input) || f.Input == ".":
 			return fmt.Errorf("files: %.200q is no name of an input", f.Input)
 		case !fs.ValidPath(f.Path) || strings.ContainsAny(f.Path, "\\\x00") || f.Path == "." && !f.Folder:
-			return fmt.Errorf("files: %.200q is no path in the working folder: give a relative path with slashes, without . and .. among its parts", f.Path)
+			return fmt.Errorf("files: %.200q is no path in the working folder: give a relative path with slashes, without the parts . and .. in it",
+				f.Path)
 		case f.Folder && f.Executable:
 			return fmt.Errorf("files: %.200q is a folder, whose files have modes of their own: leave out executable", f.Path)
 		case taken[f.Path]:
