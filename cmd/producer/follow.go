@@ -134,7 +134,7 @@ func (f *following) print(log client.Log) error {
 	return nil
 }
 
-// advance goes on to a line. It reports whether that was not printed yet, and takes what was from
+// advance moves to a line. It reports whether that was not printed yet, and takes what was from
 // the lines that it says are left out.
 func (f *following) advance(line *client.LogLine) bool {
 	last := line.Number + max(line.LeftOut, 1) - 1

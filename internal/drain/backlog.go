@@ -2,9 +2,9 @@ package drain
 
 import "time"
 
-// Patience is how long a released job may wait for its turn on its own queue. A job that would
+// firstPatience is how long a released job may wait for its turn on its own queue. A job that would
 // wait for longer goes to the queue First.
-const Patience = 10 * time.Second
+const firstPatience = 10 * time.Second
 
 // Backlog is what a worker knows of a queue and of the workers that take from it.
 type Backlog struct {
@@ -14,10 +14,10 @@ type Backlog struct {
 	Usual    time.Duration // run time of a job; 0 if unknown
 }
 
-// IsLong reports whether the workers need more than [Patience] until they start a job at the end of
+// IsLong reports whether the workers need more than firstPatience until they start a job at the end of
 // the queue.
 func (b Backlog) IsLong() bool {
 	slots := float64(b.Slots) / float64(b.Queues)
 	waiting := float64(b.Messages) - slots
-	return b.Usual > 0 && waiting > slots*Patience.Seconds()/b.Usual.Seconds()
+	return b.Usual > 0 && waiting > slots*firstPatience.Seconds()/b.Usual.Seconds()
 }

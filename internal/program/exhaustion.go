@@ -94,8 +94,11 @@ func tooLargeForDisk(f *folder, err error) error {
 	if resource.IsFileTooLarge(err) {
 		return job.OwnFault(fmt.Errorf("the job does not fit: %w", err))
 	}
+	if !resource.IsDiskFull(err) {
+		return nil
+	}
 	_, all := resource.Space(f.Dir)
-	if has := f.Size(math.MaxInt64, new(atomic.Bool)); resource.IsDiskFull(err) && all > 0 && has > all/2 {
+	if has := f.Size(math.MaxInt64, new(atomic.Bool)); all > 0 && has > all/2 {
 		return job.OwnFault(fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err))
 	}
 	return nil
