@@ -15,6 +15,7 @@ type Output struct {
 	Size        int64  `json:"size"`   // bytes
 	SHA256      string `json:"sha256"` // of the content, in lower-case hex
 	ContentType string `json:"content_type"`
+	Executable  bool   `json:"executable,omitempty"` // it was, where the job ran
 
 	// Container and Blob are where it is, and ETag is the version of the blob that is the
 	// output, for programs that read it themselves.
@@ -53,7 +54,7 @@ func (c *Client) Outputs(ctx context.Context, id string) ([]Output, error) {
 	all := make([]Output, 0, len(files))
 	for _, f := range files {
 		all = append(all, Output{
-			Path: f.Path, Size: f.Size, SHA256: f.SHA256, ContentType: f.Type,
+			Path: f.Path, Size: f.Size, SHA256: f.SHA256, ContentType: f.Type, Executable: f.Executable,
 			Container: c.stores.Names.Outputs, Blob: f.Blob(id), ETag: string(f.ETag), job: id, file: f,
 		})
 	}

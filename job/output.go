@@ -71,6 +71,9 @@ type Output struct {
 	Path   string // relative, with slashes
 	Size   int64  // bytes
 	SHA256 string // of the content, in lower-case hex
+
+	// Executable says that the content was an executable file. It is false on Windows.
+	Executable bool
 }
 
 // Outputs stores the outputs of one job. The worker implements it, and so do tests of a

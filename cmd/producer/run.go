@@ -181,10 +181,17 @@ func (c *runCommand) job(s *session) (client.Spec, error) {
 
 // conclude downloads the outputs of a command that has ended, and returns its exit code.
 func (c *runCommand) conclude(ctx context.Context, f *following, ended client.Outcome) error {
-	if c.Fetch != "" && ended.Job.OutputFiles > 0 {
+	if c.Fetch != "" {
 		selected := func(o client.Output) bool { return o.Path != command.Stdout }
-		if _, err := f.client.Download(ctx, f.put.ID, c.Fetch, client.DownloadOptions{Select: selected}); err != nil {
+		n, err := 0, error(nil)
+		if ended.Job.OutputFiles > 0 {
+			n, err = f.client.Download(ctx, f.put.ID, c.Fetch, client.DownloadOptions{Select: selected})
+		}
+		switch {
+		case err != nil:
 			return fmt.Errorf("job %s has ended, and its outputs cannot be fetched: %w; spotctl outputs repeats that", f.put.ID, err)
+		case n == 0 && ended.Err == nil:
+			f.report.note("job %s has left no outputs to fetch", f.put.ID)
 		}
 	}
 	over, ok := errors.AsType[*client.EndedError](ended.Err)

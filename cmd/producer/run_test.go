@@ -207,6 +207,9 @@ func TestRunWithGPUs(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	p := newPlace(t)
 	log := p.worker("spot_1")
+	if err := errors.Join(os.MkdirAll("brought/output", 0o700), os.WriteFile("brought/output/old", []byte("old"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		args []string
 		want ran // the words of err, within
@@ -217,6 +220,11 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"--", "sh", "-c", "kill -SEGV $$"}, ran{"", "signal SIGSEGV", 139}},
 		{[]string{"--", "no-such-program"}, ran{"", "there is no program no-such-program", 127}},
 		{[]string{"--outputs=*.png", "--fetch=got", "--", "sh", "-c", "echo a >a.png; echo b >output/b"}, ran{"", "", 0}},
+		{[]string{"--with=brought=.", "--fetch=got", "--", "sh", "-c", "cat output/old; echo x >output/run; chmod +x output/run"}, ran{"old", "", 0}},
+		{[]string{"--fetch=got", "--", "sh", "-c", "rm -r output; mkdir output; echo again >output/again"}, ran{"", "", 0}},
+		{[]string{"--fetch=nothing", "--", "true"}, ran{"", "no outputs to fetch", 0}},
+		{[]string{"--with=brought=a/b", "--with=brought/output/old=a/b/output/old/c", "--", "true"}, ran{"", "not a directory", 125}},
+		{[]string{"--", "echo", "\xff"}, ran{"", "is not UTF-8", 78}},
 		{[]string{"--retries=1", "--", "sh", "-c", `[ "$SPOTWORKER_ATTEMPT" = 2 ] && echo second`}, ran{"second\n", "", 0}},
 		{[]string{"--with=missing", "--", "true"}, ran{"", "missing: no such file", 125}},
 		{[]string{"--detach", "--id=later", "--", "sh", "-c", "echo later"}, ran{"later\n", "", 0}},
@@ -232,7 +240,10 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("standard output of a failed command has %d bytes, want all", len(got.out))
 		}
 	}
-	for name, want := range map[string]string{"got/a.png": "a\n", "got/b": "b\n"} {
+	if info, err := os.Stat("got/run"); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("fetched program = %v, %v, want that it is executable", info, err)
+	}
+	for name, want := range map[string]string{"got/a.png": "a\n", "got/b": "b\n", "got/old": "old", "got/again": "again\n"} {
 		if data, err := os.ReadFile(name); string(data) != want || err != nil {
 			t.Errorf("output %s = %q, %v, want %q", name, data, err, want)
 		}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -54,6 +55,11 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 	if len(args) == 1 && args[0] == "--version" { // at once: scripts ask often
 		_, err = fmt.Fprintln(stdout, p.versionText())
 		return true, err
+	}
+	for _, arg := range args { // which the parser would change
+		if !utf8.ValidString(arg) {
+			return false, &ConfigError{fmt.Errorf("argument %.200q is not UTF-8: rename the file, or put the data in one", arg)}
+		}
 	}
 	exited := false
 	parser, err := p.parser(flags, kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }))

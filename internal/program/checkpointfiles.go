@@ -16,15 +16,15 @@ import (
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
-// Names of links in the working folder of a kind with checkpoint_files. A relative path is
-// the same on every VM, so a program may keep it in its own files.
+// Names in the working folder that the worker makes: links, and the folder of outputs. A
+// relative path is the same on every VM, so a program may keep it in its own files.
 const (
 	payloadLink = "payload"
 	inputsLink  = "inputs"
-	outputLink  = "output"
+	outputName  = "output"
 )
 
-var links = []string{payloadLink, inputsLink, outputLink}
+var reserved = []string{payloadLink, inputsLink, outputName}
 
 // setCheckpointFiles reads the patterns of a program's own checkpoint files.
 func (k *parsedKind) setCheckpointFiles(v jsonpos.Value) (err error) {
@@ -39,7 +39,7 @@ func asPatterns(v jsonpos.Value) ([]string, error) {
 		err = v.Errorf(`give at least one pattern, such as ["md.*"], or leave it out`)
 	}
 	for _, pattern := range patterns {
-		if bad := ownfiles.CheckPattern(pattern, links...); bad != nil {
+		if bad := ownfiles.CheckPattern(pattern, reserved...); bad != nil {
 			return nil, v.Errorf("%v", bad)
 		}
 	}
@@ -83,7 +83,7 @@ func (f *folder) adopt() error {
 			return err
 		}
 	}
-	found, err := ownfiles.Find(f.work, f.ownFiles, links)
+	found, err := ownfiles.Find(f.work, f.ownFiles, reserved)
 	f.resumes = len(found) > 0
 	return err
 }
@@ -105,9 +105,6 @@ func (f *folder) link(names ...string) error {
 	places := map[string]string{payloadLink: f.payload}
 	if f.inputs != "" {
 		places[inputsLink] = f.inputs
-	}
-	if _, err := os.Lstat(f.output); err == nil {
-		places[outputLink] = f.output
 	}
 	for name, place := range places {
 		if !slices.Contains(names, name) {
@@ -154,8 +151,8 @@ func openOwnFiles(k *Kind, r *programRun) (*ownFiles, error) {
 		r.log.Warn("the recorded checkpoint has no file of this worker's checkpoint_files: the program starts over")
 	}
 	return o, f.User.Do(func() (err error) {
-		if err = f.link(links...); err == nil {
-			o.taker, err = ownfiles.New(f.work, k.CheckpointFiles, links, k.maxCheckpoint())
+		if err = f.link(payloadLink, inputsLink); err == nil {
+			o.taker, err = ownfiles.New(f.work, k.CheckpointFiles, reserved, k.maxCheckpoint())
 		}
 		return err
 	})
@@ -285,7 +282,7 @@ func (r *programRun) moveOutputs() error {
 	}
 	f := r.folder
 	return f.User.Do(func() error {
-		names, err := ownfiles.Find(f.work, r.outputs.settings.From, links)
+		names, err := ownfiles.Find(f.work, r.outputs.settings.From, reserved)
 		for i := 0; i < len(names) && err == nil; i++ {
 			to := filepath.Join(f.output, filepath.FromSlash(names[i]))
 			if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {

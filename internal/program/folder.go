@@ -86,11 +86,13 @@ func newFolder(s *scratch.Root, k *Kind) (*folder, error) {
 		Folder: place, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
 		stop: in("stop"), collected: in("kept"),
-		output: in("output"), sentList: in("sent"),
+		sentList: in("sent"),
 		ownFiles: k.CheckpointFiles, versions: k.stateVersions(),
 	}
+	// A folder of its own, and no link to one: programs remove it and make it again, and jobs bring one.
+	f.output = filepath.Join(f.work, outputName)
 	if k.Snapshot {
-		f.place = snapshot.Place
+		f.place, f.output = snapshot.Place, in(outputName)
 	}
 	if err := f.User.Do(f.makeFolders); err != nil {
 		return nil, errors.Join(err, s.Remove(place))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spotworker/spotworker/internal/program/archive"
 	"github.com/spotworker/spotworker/internal/program/command"
@@ -81,7 +82,7 @@ func (k *Kind) admits(c *command.Command) error {
 		return fmt.Errorf("it names outputs, and kind %s has none on this worker", k.Name)
 	}
 	for _, pattern := range c.Outputs {
-		if err := ownfiles.CheckPattern(pattern, links...); err != nil {
+		if err := ownfiles.CheckPattern(pattern, reserved...); err != nil {
 			return fmt.Errorf("outputs: %w", err)
 		}
 	}
@@ -187,7 +188,7 @@ func (f *folder) placeFiles(ctx context.Context, j *job.Job, files []command.Fil
 	if f.place != "" {
 		return nil // links of a frozen program are made with its namespace
 	}
-	return f.User.Do(func() error { return f.link(inputsLink, outputLink) })
+	return f.User.Do(func() error { return f.link(inputsLink) })
 }
 
 // placeFile makes a file or a folder under another name, and moves it to its place.
@@ -222,6 +223,9 @@ func (f *folder) placeFile(ctx context.Context, from string, file command.File) 
 		}
 		if err == nil {
 			err = merge(made, to)
+		}
+		if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) { // on each machine
+			err = job.Permanent(err)
 		}
 		return errors.Join(err, removeAny(made))
 	})

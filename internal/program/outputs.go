@@ -136,7 +136,7 @@ func openOutputs(ctx context.Context, k *Kind, j *job.Job, f *folder) (*outputFo
 	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	j.Cleanup(o.close)
 	if !settings.List {
-		if err := o.folder.Restore(ctx, names, func(ctx context.Context, path string) (io.ReadCloser,
+		if err := o.folder.Restore(ctx, sent, func(ctx context.Context, path string) (io.ReadCloser,
 			error) {
 			return openRecorded(ctx, j, path)
 		}); err != nil {

@@ -131,5 +131,5 @@ func (o *Outbox) List() []job.Output {
 }
 
 func outputOf(f outputs.File) job.Output {
-	return job.Output{Path: f.Path, Size: f.Size, SHA256: f.SHA256}
+	return job.Output{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Executable: f.Executable}
 }

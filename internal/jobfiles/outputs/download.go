@@ -151,7 +151,11 @@ func sumIs(h hash.Hash, f File) bool { return hex.EncodeToString(h.Sum(nil)) == 
 // fetch writes the file under the name part, from where that ends. A part whose content
 // turns out to be wrong is removed.
 func (s *Store) fetch(ctx context.Context, id string, f File, root *os.Root, part string) (fetched int64, err error) {
-	file, err := root.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o640)
+	mode := fs.FileMode(0o640)
+	if f.Executable {
+		mode = 0o750
+	}
+	file, err := root.OpenFile(part, os.O_RDWR|os.O_CREATE, mode)
 	if err != nil {
 		return 0, err
 	}

@@ -43,6 +43,9 @@ type File struct {
 
 	// Type is the content type of the blob.
 	Type string `json:"type"`
+
+	// Executable makes the file executable where it is downloaded.
+	Executable bool `json:"executable,omitempty"`
 }
 
 // Ref names a manifest, as a job's record does. The zero value stands for no files.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -66,7 +67,7 @@ func (s *Store) send(ctx context.Context, u sending) (File, error) {
 	}
 	defer s.memory.Release(memory)
 
-	f := File{Path: u.path, Folder: u.folder, Type: upload.TypeOf(u.path)}
+	f := File{Path: u.path, Folder: u.folder, Type: upload.TypeOf(u.path), Executable: isExecutable(u.content)}
 	sent, err := upload.Send(ctx, s.container.NewBlockBlobClient(f.Blob(u.id)), u.content, upload.Options{
 		Size: u.size, Type: f.Type, Token: u.token,
 	})
@@ -81,6 +82,16 @@ func (s *Store) send(ctx context.Context, u sending) (File, error) {
 	}
 	f.Size, f.SHA256, f.ETag = sent.Size, sent.SHA256, sent.ETag
 	return f, nil
+}
+
+// isExecutable reports whether a content is that of an executable file.
+func isExecutable(content io.Reader) bool {
+	file, ok := content.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&0o100 != 0
 }
 
 // SourceError is the error of a file that cannot be read while it is sent.

@@ -203,7 +203,7 @@ func (e *entry) asLink(root *os.Root, name string) error {
 	}
 	e.kind, e.target = tar.TypeSymlink, filepath.ToSlash(target)
 	if err := checkTarget(e.path, target); err != nil {
-		return fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the checkpoint are kept", ErrUnfit, e.path,
+		return fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the folder are kept", ErrUnfit, e.path,
 			target, err)
 	}
 	return nil

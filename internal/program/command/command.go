@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,9 @@ type File struct {
 	// that gets its content; "." is the working folder itself.
 	Folder bool `json:"folder,omitempty"`
 }
+
+// output is the folder in the working folder whose files are outputs.
+const output = "output"
 
 // Limits of a command.
 const (
@@ -162,8 +166,9 @@ func checkText(text string) error {
 }
 
 func (c Command) checkFiles() error {
-	taken := map[string]bool{}
+	taken := map[string]bool{} // and whether that is a folder
 	for _, f := range c.Files {
+		_, twice := taken[f.Path]
 		switch {
 		case !fs.ValidPath(f.Input) || f.Input == ".":
 			return fmt.Errorf("files: %.200q is no name of an input", f.Input)
@@ -172,10 +177,19 @@ func (c Command) checkFiles() error {
 				f.Path)
 		case f.Folder && f.Executable:
 			return fmt.Errorf("files: %.200q is a folder, whose files have modes of their own: leave out executable", f.Path)
-		case taken[f.Path]:
+		case twice:
 			return fmt.Errorf("files: %.200q is the place of two files", f.Path)
+		case f.Path == output && !f.Folder:
+			return fmt.Errorf("files: %q is the folder of the command's outputs: give the file another name", output)
 		}
-		taken[f.Path] = true
+		taken[f.Path] = f.Folder
+	}
+	for _, f := range c.Files {
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if folder, isTaken := taken[dir]; isTaken && !folder {
+				return fmt.Errorf("files: %.200q is a file, and cannot have %.200q in it", dir, f.Path)
+			}
+		}
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ func TestParseRefuses(t *testing.T) {
 		`{"argv":["a"],"files":[{"input":"../i","path":"x"}]}`:                              "no name of an input",
 		`{"argv":["a"],"files":[{"input":"i","path":"x","mode":"777"}]}`:                    "unknown field",
 		`{"argv":["a"],"files":[{"input":"i","path":"x"},{"input":"j","path":"x"}]}`:        "the place of two files",
+		`{"argv":["a"],"files":[{"input":"i","path":"x/y/z"},{"input":"j","path":"x"}]}`:    `"x" is a file, and cannot have "x/y/z"`,
+		`{"argv":["a"],"files":[{"input":"i","path":"output"}]}`:                            "the folder of the command's outputs",
 		`{"argv":["a"],"files":[{"input":"i","path":"x","folder":true,"executable":true}]}`: "leave out executable",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Pass says which files of a folder are sent.
@@ -90,7 +92,9 @@ func (f *Folder) Send(ctx context.Context, pass Pass) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }()
+	if root != nil {
+		defer func() { _ = root.Close() }()
+	}
 	f.removeMissing(found)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
@@ -136,22 +140,34 @@ func (f *Folder) removeMissing(found map[string]fs.FileInfo) {
 	}
 }
 
-// matches reports whether a file is still the sent file, by its size and time.
+// matches reports whether a file is still the sent file, by its size, time and mode.
 func (s sentFile) matches(info fs.FileInfo) bool {
-	return s.info != nil && s.size == info.Size() && unchanged(s.info, info)
+	return s.info != nil && s.size == info.Size() && unchanged(s.info, info) && (s.info.Mode()^info.Mode())&executable == 0
 }
+
+// executable is the bit of a file's mode that outputs keep. Windows has none.
+const executable = 0o100
 
 // unchanged reports whether a file was not written between two looks.
 func unchanged(before, now fs.FileInfo) bool {
 	return before != nil && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()) && os.SameFile(before, now)
 }
 
-// scan returns the files of the folder by their paths. A link to a file in the folder
-// counts as that file.
+// scan returns the files of the folder by their paths, and no root if the program has removed the
+// folder. A link to a file in the folder counts as that file.
 func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, err error) {
 	found = map[string]fs.FileInfo{}
 	err = f.as(func() error {
-		if root, err = filetype.OpenRoot(f.dir); err != nil {
+		info, err := os.Lstat(f.dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err == nil && !info.IsDir():
+			return unfit(pass, filepath.Base(f.dir), "no folder any more: leave it, or make it again as one")
+		case err == nil:
+			root, err = openSame(f.dir, info)
+		}
+		if err != nil {
 			return fmt.Errorf("open the output folder: %w", err)
 		}
 		return f.walk(root, ".", found, pass)
@@ -160,6 +176,18 @@ func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, e
 		_ = root.Close()
 	}
 	return found, root, err
+}
+
+// openSame opens a folder that was found. The program may have put a link in its place.
+func openSame(dir string, found fs.FileInfo) (*os.Root, error) {
+	root, err := filetype.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := root.Stat("."); err != nil || !os.SameFile(found, now) {
+		return nil, errors.Join(errChanged, err, root.Close())
+	}
+	return root, nil
 }
 
 // walk adds the files of a folder and its subfolders.
@@ -285,7 +313,7 @@ const freshFor = 2 * time.Second
 
 // Restore writes the files that the job has sent before into the folder, which is empty.
 // open returns the content of one.
-func (f *Folder) Restore(ctx context.Context, names []string, open func(ctx context.Context, path string) (io.ReadCloser, error)) error {
+func (f *Folder) Restore(ctx context.Context, sent []job.Output, open func(ctx context.Context, path string) (io.ReadCloser, error)) error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
 	var root *os.Root
@@ -296,15 +324,15 @@ func (f *Folder) Restore(ctx context.Context, names []string, open func(ctx cont
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
 	var mu sync.Mutex
-	for _, name := range names {
+	for _, o := range sent {
 		group.Go(func() error {
-			info, err := f.restore(ctx, root, name, open)
+			info, err := f.restore(ctx, root, o, open)
 			if err != nil {
-				return fmt.Errorf("restore output %s: %w", paths.Quote(name), err)
+				return fmt.Errorf("restore output %s: %w", paths.Quote(o.Path), err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			f.sent[name] = sentFile{info: info, size: info.Size()}
+			f.sent[o.Path] = sentFile{info: info, size: info.Size()}
 			return nil
 		})
 	}
@@ -312,8 +340,12 @@ func (f *Folder) Restore(ctx context.Context, names []string, open func(ctx cont
 }
 
 // restore writes one file. Its time is a while ago, so that every change shows.
-func (f *Folder) restore(ctx context.Context, root *os.Root, name string, open func(context.Context, string) (io.ReadCloser,
+func (f *Folder) restore(ctx context.Context, root *os.Root, o job.Output, open func(context.Context, string) (io.ReadCloser,
 	error)) (info fs.FileInfo, err error) {
+	name, mode := o.Path, fs.FileMode(0o600)
+	if o.Executable {
+		mode |= executable
+	}
 	content, err := open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -322,7 +354,7 @@ func (f *Folder) restore(ctx context.Context, root *os.Root, name string, open f
 	var file *os.File
 	err = f.as(func() (err error) {
 		if err = root.MkdirAll(path.Dir(name), 0o700); err == nil {
-			file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		}
 		return err
 	})

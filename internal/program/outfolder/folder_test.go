@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/test/need"
+	"github.com/spotworker/spotworker/job"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -234,7 +236,7 @@ func TestHostileFolder(t *testing.T) {
 func TestRestore(t *testing.T) {
 	r := setup(t)
 	saved := map[string]string{"a": "one", "d/e/b": "two"}
-	err := r.Restore(t.Context(), []string{"a", "d/e/b"}, func(_ context.Context, path string) (io.ReadCloser, error) {
+	err := r.Restore(t.Context(), []job.Output{{Path: "a", Executable: true}, {Path: "d/e/b"}}, func(_ context.Context, path string) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(saved[path])), nil
 	})
 	if err != nil {
@@ -245,4 +247,36 @@ func TestRestore(t *testing.T) {
 	r.write("d/e/b", "TWO", 0)
 	r.pass(Final)
 	r.want(map[string]string{"d/e/b": "TWO"}, map[string]int{"d/e/b": 1})
+	if info, err := os.Stat(filepath.Join(r.dir, "a")); err != nil || info.Mode()&executable == 0 && runtime.GOOS != "windows" {
+		t.Errorf("a restored program is %v, %v, want an executable file", info, err)
+	}
+}
+
+// TestMadeAgain: a program may remove the folder and make it again, and make a file executable
+// after it was sent. Something else in the place of the folder is refused at the end.
+func TestMadeAgain(t *testing.T) {
+	r := setup(t)
+	r.write("a", "one", time.Hour)
+	r.pass(Everything)
+	if err := os.RemoveAll(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(Everything)
+	r.want(map[string]string{}, map[string]int{"a": 1})
+	r.write("b", "two", time.Hour)
+	r.pass(Everything)
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(filepath.Join(r.dir, "b"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(Final)
+		r.want(map[string]string{"b": "two"}, map[string]int{"a": 1, "b": 2})
+	}
+	if err := errors.Join(os.RemoveAll(r.dir), os.WriteFile(r.dir, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(Everything)
+	if err := r.Send(t.Context(), Final); !errors.Is(err, paths.ErrRefused) || !strings.Contains(err.Error(), "no folder any more") {
+		t.Errorf("Send of a file in the place of the folder = %v", err)
+	}
 }

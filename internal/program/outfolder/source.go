@@ -41,6 +41,9 @@ func open(root *os.Root, name string, final bool) (*source, error) {
 	return &source{file: file, info: info, size: info.Size(), final: final}, nil
 }
 
+// Stat returns the file as it was when it was opened.
+func (s *source) Stat() (fs.FileInfo, error) { return s.info, nil }
+
 // Read implements [io.Reader].
 func (s *source) Read(p []byte) (int, error) {
 	if left := s.size - s.at; int64(len(p)) > left {

@@ -28,6 +28,8 @@ func CheckPattern(pattern string, reserved ...string) error {
 		return fmt.Errorf("%q leaves the job's working folder: take out its parts \"..\"", pattern)
 	case slices.Contains(parts, ".") || slices.Contains(parts, ""):
 		return fmt.Errorf("%q matches nothing: take out empty parts and parts \".\"", pattern)
+	case slices.Contains(parts, "**"):
+		return fmt.Errorf("%q: ** is no pattern for folders of any depth: name a folder, and all files in it are meant", pattern)
 	case bad != nil:
 		return fmt.Errorf(`%q is not a pattern: * and ? stand for characters, [a-z] for one of a range`, pattern)
 	case slices.Contains(reserved, parts[0]):
