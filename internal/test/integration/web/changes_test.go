@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +58,9 @@ func await(t *testing.T, c *client.Client, id string, status client.Status) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		j, err := c.Get(t.Context(), id)
-		if err == nil && j.Status == status {
+		messages, _, _ := c.PeekPoison(t.Context()) // which has the message after the record is written
+		poison := slices.ContainsFunc(messages, func(m client.PoisonMessage) bool { return m.JobID == id })
+		if err == nil && j.Status == status && (status != client.StatusPoison || poison) {
 			return
 		}
 		if time.Now().After(deadline) {
