@@ -16,16 +16,6 @@ import (
 	"github.com/spotworker/spotworker/internal/text/jsonpos"
 )
 
-// Names in the working folder that the worker makes: links, and the folder of outputs. A
-// relative path is the same on every VM, so a program may keep it in its own files.
-const (
-	payloadLink = "payload"
-	inputsLink  = "inputs"
-	outputName  = "output"
-)
-
-var reserved = []string{payloadLink, inputsLink, outputName}
-
 // setCheckpointFiles reads the patterns of a program's own checkpoint files.
 func (k *parsedKind) setCheckpointFiles(v jsonpos.Value) (err error) {
 	k.CheckpointFiles, err = asPatterns(v)
@@ -39,7 +29,7 @@ func asPatterns(v jsonpos.Value) ([]string, error) {
 		err = v.Errorf(`give at least one pattern, such as ["md.*"], or leave it out`)
 	}
 	for _, pattern := range patterns {
-		if bad := ownfiles.CheckPattern(pattern, reserved...); bad != nil {
+		if bad := ownfiles.CheckPattern(pattern); bad != nil {
 			return nil, v.Errorf("%v", bad)
 		}
 	}
@@ -83,7 +73,7 @@ func (f *folder) adopt() error {
 			return err
 		}
 	}
-	found, err := ownfiles.Find(f.work, f.ownFiles, reserved)
+	found, err := ownfiles.Find(f.work, f.ownFiles)
 	f.resumes = len(found) > 0
 	return err
 }
@@ -102,9 +92,9 @@ func (f *folder) link(names ...string) error {
 	if onWindows {
 		return nil
 	}
-	places := map[string]string{payloadLink: f.payload}
+	places := map[string]string{ownfiles.Payload: f.payload}
 	if f.inputs != "" {
-		places[inputsLink] = f.inputs
+		places[ownfiles.Inputs] = f.inputs
 	}
 	for name, place := range places {
 		if !slices.Contains(names, name) {
@@ -151,8 +141,8 @@ func openOwnFiles(k *Kind, r *programRun) (*ownFiles, error) {
 		r.log.Warn("the recorded checkpoint has no file of this worker's checkpoint_files: the program starts over")
 	}
 	return o, f.User.Do(func() (err error) {
-		if err = f.link(payloadLink, inputsLink); err == nil {
-			o.taker, err = ownfiles.New(f.work, k.CheckpointFiles, reserved, k.maxCheckpoint())
+		if err = f.link(ownfiles.Payload, ownfiles.Inputs); err == nil {
+			o.taker, err = ownfiles.New(f.work, k.CheckpointFiles, k.maxCheckpoint())
 		}
 		return err
 	})
@@ -282,7 +272,7 @@ func (r *programRun) moveOutputs() error {
 	}
 	f := r.folder
 	return f.User.Do(func() error {
-		names, err := ownfiles.Find(f.work, r.outputs.settings.From, reserved)
+		names, err := ownfiles.Find(f.work, r.outputs.settings.From)
 		for i := 0; i < len(names) && err == nil; i++ {
 			to := filepath.Join(f.output, filepath.FromSlash(names[i]))
 			if err = os.MkdirAll(filepath.Dir(to), 0o700); err == nil {

@@ -162,7 +162,7 @@ func TestReadOwnFiles(t *testing.T) {
 		`"checkpoint_files": ["/tmp/md.*"]`:               "is an absolute path",
 		`"checkpoint_files": ["../md.*"]`:                 "leaves the job's working folder",
 		`"checkpoint_files": ["[md"]`:                     "is not a pattern",
-		`"checkpoint_files": ["inputs/*"]`:                "the worker's link",
+		`"checkpoint_files": ["inputs/*"]`:                "the worker makes",
 		`"checkpoint_files": ["a"], "directory": "here"`:  "kinds.k.directory: jobs share this folder",
 		`"outputs": {"from": ["a"]}, "directory": "here"`: "kinds.k.directory: jobs share this folder",
 		`"outputs": {"from": ["/a"]}`:                     "kinds.k.outputs.from: \"/a\" is an absolute path",

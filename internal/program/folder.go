@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/sandbox"
 	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/ownfiles"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/job"
@@ -90,9 +91,9 @@ func newFolder(s *scratch.Root, k *Kind) (*folder, error) {
 		ownFiles: k.CheckpointFiles, versions: k.stateVersions(),
 	}
 	// A folder of its own, and no link to one: programs remove it and make it again, and jobs bring one.
-	f.output = filepath.Join(f.work, outputName)
+	f.output = filepath.Join(f.work, ownfiles.Output)
 	if k.Snapshot {
-		f.place, f.output = snapshot.Place, in(outputName)
+		f.place, f.output = snapshot.Place, in(ownfiles.Output)
 	}
 	if err := f.User.Do(f.makeFolders); err != nil {
 		return nil, errors.Join(err, s.Remove(place))

@@ -82,7 +82,7 @@ func (k *Kind) admits(c *command.Command) error {
 		return fmt.Errorf("it names outputs, and kind %s has none on this worker", k.Name)
 	}
 	for _, pattern := range c.Outputs {
-		if err := ownfiles.CheckPattern(pattern, reserved...); err != nil {
+		if err := ownfiles.CheckPattern(pattern); err != nil {
 			return fmt.Errorf("outputs: %w", err)
 		}
 	}
@@ -188,7 +188,7 @@ func (f *folder) placeFiles(ctx context.Context, j *job.Job, files []command.Fil
 	if f.place != "" {
 		return nil // links of a frozen program are made with its namespace
 	}
-	return f.User.Do(func() error { return f.link(inputsLink) })
+	return f.User.Do(func() error { return f.link(ownfiles.Inputs) })
 }
 
 // placeFile makes a file or a folder under another name, and moves it to its place.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/program/archive"
+	"github.com/spotworker/spotworker/internal/program/ownfiles"
 	"github.com/spotworker/spotworker/internal/program/scratch"
 	"github.com/spotworker/spotworker/internal/program/snapshot"
 	"github.com/spotworker/spotworker/internal/program/snapshot/machine"
@@ -166,7 +167,7 @@ func (f *folder) asSeen() *folder {
 		*path = f.place + strings.TrimPrefix(*path, f.Dir)
 	}
 	if f.inputs != "" {
-		seen.inputs = filepath.Join(f.place, inputsLink)
+		seen.inputs = filepath.Join(f.place, ownfiles.Inputs)
 	}
 	return &seen
 }
@@ -251,9 +252,9 @@ func openSnapshots(k *Kind, r *programRun, command *exec.Cmd) (*snapshots, error
 // linkRelative makes the links to inputs and payload in the working folder. Their targets
 // are relative, so that they are part of a snapshot.
 func (f *folder) linkRelative() error {
-	names := []string{payloadLink}
+	names := []string{ownfiles.Payload}
 	if f.inputs != "" {
-		names = append(names, inputsLink)
+		names = append(names, ownfiles.Inputs)
 	}
 	for _, name := range names {
 		if err := os.Symlink(filepath.Join("..", name), filepath.Join(f.work, name)); err != nil && !errors.Is(err, os.ErrExist) {

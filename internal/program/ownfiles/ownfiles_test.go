@@ -19,9 +19,9 @@ func TestCheckPattern(t *testing.T) {
 		"md.*": "", "run-?/state.[0-9]": "", "a": "", "payload.txt": "",
 		"": "must not be empty", "/tmp/a": "absolute path", "../a": "leaves the job's working folder", "a/../../b": "leaves the job's",
 		"a/./b": "matches nothing", "a//b": "matches nothing", "a/": "matches nothing", "[": "is not a pattern",
-		"payload": "the worker's link", "inputs/x": "the worker's link",
+		"payload": "the worker makes", "inputs/x": "the worker makes",
 	} {
-		err := CheckPattern(pattern, "payload", "inputs")
+		err := CheckPattern(pattern)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("CheckPattern(%q) = %v, want %q", pattern, err, want)
 		}
@@ -46,7 +46,7 @@ func setup(t *testing.T, patterns ...string) *bench {
 func (b *bench) restart(patterns ...string) {
 	b.Helper()
 	var err error
-	if b.taker, err = New(b.dir, patterns, []string{"payload"}, 1<<20); err != nil {
+	if b.taker, err = New(b.dir, patterns, 1<<20); err != nil {
 		b.Fatal(err)
 	}
 }

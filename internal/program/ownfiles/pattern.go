@@ -13,10 +13,19 @@ import (
 	"github.com/spotworker/spotworker/internal/host/filetype"
 )
 
-// CheckPattern returns an error if a pattern is none of [path.Match], or names files outside
-// of the working folder. Patterns have slashes on every system. reserved lists names in the
-// folder that are not the program's.
-func CheckPattern(pattern string, reserved ...string) error {
+// Names in the working folder of what the worker makes: two links, and the folder of outputs. A
+// relative path is the same on every VM, so a program may keep it in its own files.
+const (
+	Payload = "payload"
+	Inputs  = "inputs"
+	Output  = "output"
+)
+
+func isReserved(name string) bool { return name == Payload || name == Inputs || name == Output }
+
+// CheckPattern returns an error if a pattern is none of [path.Match], or names files that are not the
+// program's own in the working folder. Patterns have slashes on every system.
+func CheckPattern(pattern string) error {
 	parts := strings.Split(pattern, "/")
 	_, bad := path.Match(pattern, "")
 	switch {
@@ -32,8 +41,8 @@ func CheckPattern(pattern string, reserved ...string) error {
 		return fmt.Errorf("%q: ** is no pattern for folders of any depth: name a folder, and all files in it are meant", pattern)
 	case bad != nil:
 		return fmt.Errorf(`%q is not a pattern: * and ? stand for characters, [a-z] for one of a range`, pattern)
-	case slices.Contains(reserved, parts[0]):
-		return fmt.Errorf("%q names the worker's link to what is the job's, not files of the program", pattern)
+	case isReserved(parts[0]):
+		return fmt.Errorf("%q is what the worker makes, not files of the program's own; files in output are outputs already", pattern)
 	}
 	return nil
 }
@@ -80,13 +89,13 @@ func (f found) size() (sum int64) {
 
 // Find returns the paths of the files that patterns match below a folder, with slashes and
 // sorted. Of a folder that matches it returns all files.
-func Find(dir string, patterns, reserved []string) ([]string, error) {
+func Find(dir string, patterns []string) ([]string, error) {
 	root, err := filetype.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	all, err := find(root, patterns, reserved)
+	all, err := find(root, patterns)
 	var names []string
 	for name := range all {
 		names = append(names, name)
@@ -97,7 +106,7 @@ func Find(dir string, patterns, reserved []string) ([]string, error) {
 
 // find looks for files. A file that is gone meanwhile is left out, and so is everything but
 // files and the links that stay in the folder.
-func find(root *os.Root, patterns, reserved []string) (found, error) {
+func find(root *os.Root, patterns []string) (found, error) {
 	all, files := found{}, tree{root}
 	add := func(name string, info fs.FileInfo) {
 		if info.Mode().IsRegular() || info.Mode()&fs.ModeSymlink != 0 && staysInside(root, name) {
@@ -120,7 +129,7 @@ func find(root *os.Root, patterns, reserved []string) (found, error) {
 			return nil, err
 		}
 		for _, match := range matches {
-			if top, _, _ := strings.Cut(match, "/"); slices.Contains(reserved, top) {
+			if top, _, _ := strings.Cut(match, "/"); isReserved(top) {
 				continue
 			}
 			info, err := root.Lstat(filepath.FromSlash(match))

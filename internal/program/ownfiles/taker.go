@@ -38,9 +38,9 @@ type Taker struct {
 	// may belong to it. Released is whether the last look has shown that none do.
 	Held, Released bool
 
-	dir                string
-	patterns, reserved []string
-	most               int64 // bytes of a checkpoint
+	dir      string
+	patterns []string
+	most     int64 // bytes of a checkpoint
 
 	marks found     // of the first pattern, at the last look
 	since time.Time // of the look that found them so
@@ -60,8 +60,8 @@ type Taker struct {
 // New returns a taker for the files that patterns match in a program's working folder, apart
 // from reserved names. A checkpoint has at most so many bytes. The files that are there now
 // make no checkpoint, until they change.
-func New(dir string, patterns, reserved []string, most int64) (*Taker, error) {
-	t := &Taker{dir: dir, patterns: patterns, reserved: reserved, most: most}
+func New(dir string, patterns []string, most int64) (*Taker, error) {
+	t := &Taker{dir: dir, patterns: patterns, most: most}
 	root, marks, err := t.open()
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (t *Taker) open() (*os.Root, found, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	marks, err := find(root, t.patterns[:1], t.reserved)
+	marks, err := find(root, t.patterns[:1])
 	if err != nil {
 		return nil, nil, errors.Join(err, root.Close())
 	}
@@ -233,7 +233,7 @@ func (t *Taker) make(ctx context.Context, to string, add addFile) (ok bool, err 
 	if len(marks) == 0 || t.atOnce && !marks.equal(t.marks) {
 		return false, nil
 	}
-	all, err := find(root, t.patterns, t.reserved)
+	all, err := find(root, t.patterns)
 	if err != nil {
 		return false, err
 	}
@@ -244,7 +244,7 @@ func (t *Taker) make(ctx context.Context, to string, add addFile) (ok bool, err 
 	if err != nil || copied == nil {
 		return false, err
 	}
-	after, err := find(root, t.patterns[:1], t.reserved)
+	after, err := find(root, t.patterns[:1])
 	if err != nil || !after.equal(marks) && !(t.atOnce && after.isReplaced(marks)) {
 		return false, err
 	}
