@@ -30,6 +30,13 @@ func setupChanges(t *testing.T) *rig {
 			return nil, job.Permanent(errors.New("bad " + hostile))
 		}),
 	})
+	deadline := time.Now().Add(30 * time.Second)
+	for workers, _ := c.Workers(t.Context()); len(workers) == 0; workers, _ = c.Workers(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatal("no heartbeat")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 	return setupOf(t, Config{Title: "test", Client: c, Explain: error.Error, Every: time.Hour, AllowChanges: true, Control: "control",
 		Read: func(ctx context.Context, each func(client.Job), early func(overview.Snapshot)) (overview.Snapshot, error) {
 			return overview.ReadEach(ctx, c, each, early)
@@ -346,14 +353,6 @@ func TestPoison(t *testing.T) {
 // TestSteer: requests to workers, with the errors of the command, and their ends.
 func TestSteer(t *testing.T) {
 	r := setupChanges(t)
-	c := r.config.Client
-	deadline := time.Now().Add(30 * time.Second)
-	for workers, _ := c.Workers(t.Context()); len(workers) == 0; workers, _ = c.Workers(t.Context()) {
-		if time.Now().After(deadline) {
-			t.Fatal("no heartbeat")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 	page, _ := r.ask(t, "/change?do=pause&kind=echo")
 	wantText(t, "the question", page, "Start no job of echo?")
 	wantText(t, "the outcome", r.confirm(t, "/change?do=pause&kind=echo", "reason", hostile), "pause: running workers asked: ")
@@ -363,6 +362,7 @@ func TestSteer(t *testing.T) {
 	page, _ = r.ask(t, "/change?do=drain")
 	wantText(t, "the question", page, "Drain all workers?")
 	wantText(t, "the outcome", r.confirm(t, "/change?do=drain"), "drain: running workers asked: ")
+	c := r.config.Client
 	s, err := c.Steering(t.Context())
 	if err != nil || s.AllDrained == nil || len(s.PausedKinds) != 1 || s.PausedKinds[0].Reason != hostile {
 		t.Fatalf("Steering = %+v, %v", s, err)
