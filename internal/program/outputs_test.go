@@ -139,7 +139,7 @@ func TestOutputsOfAProgram(t *testing.T) {
 	files := []string{"a.txt=one", "d/e/b.txt=two", "empty="}
 	want := map[string]string{"a.txt": "one", "d/e/b.txt": "two", "empty": ""}
 	if !onWindows {
-		files, want["link"] = append(files, "link=->a.txt"), "one"
+		files, want["link"] = append(files, "link=->a.txt", "latest=->d"), "one"
 	}
 	w := b.beginWith(b.outputsKind(Outputs{}, files...), s, nil)
 	w.wait(t)

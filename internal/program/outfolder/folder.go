@@ -154,7 +154,7 @@ func unchanged(before, now fs.FileInfo) bool {
 }
 
 // scan returns the files of the folder by their paths, and no root if the program has removed the
-// folder. A link to a file in the folder counts as that file.
+// folder. A link to a file in the folder counts as that file, and one to a folder in it adds nothing.
 func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, err error) {
 	found = map[string]fs.FileInfo{}
 	err = f.as(func() error {
@@ -232,7 +232,10 @@ func (f *Folder) visit(root *os.Root, name string, entry fs.DirEntry, found map[
 		return fmt.Errorf("read the output folder: %w", err)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
-		if info, err = root.Stat(name); err != nil || !info.Mode().IsRegular() {
+		switch info, err = root.Stat(name); {
+		case err == nil && info.IsDir(): // such as latest -> run-7: its files have paths of their own
+			return nil
+		case err != nil || !info.Mode().IsRegular():
 			return unfit(pass, name, "a symbolic link that does not lead to a file in the output folder, and blobs have no links: write a file")
 		}
 	}
