@@ -54,7 +54,7 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.attach(ctx, deployment, &job, s.flags.DryRun); err != nil {
+	if err := c.attach(ctx, deployment, &job, s.report); err != nil {
 		return err
 	}
 	var failed *client.PutResult

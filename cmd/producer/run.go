@@ -51,14 +51,20 @@ func (f *commandFlags) command(job *client.Spec, argv []string) error {
 	return c.Check()
 }
 
+// slowAttach is how long files are sent without a word.
+const slowAttach = 2 * time.Second
+
 // attach uploads the files that the command needs.
-func (f *commandFlags) attach(ctx context.Context, c *client.Client, job *client.Spec, dryRun bool) error {
+func (f *commandFlags) attach(ctx context.Context, c *client.Client, job *client.Spec, report *report) error {
 	for _, with := range f.With {
 		path, name, _ := strings.Cut(with, "=")
-		if dryRun {
+		if report.dryRun {
 			continue
 		}
-		if err := c.Attach(ctx, job, path, name); err != nil {
+		began := time.AfterFunc(slowAttach, func() { report.note("reading and storing --with %s; what is stored is not sent again", with) })
+		err := c.Attach(ctx, job, path, name)
+		began.Stop()
+		if err != nil {
 			if ctx.Err() != nil {
 				return errNothingYet
 			}
@@ -125,7 +131,7 @@ func (c *runCommand) runJob(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := c.attach(ctx, deployment, &job, false); err != nil {
+	if err := c.attach(ctx, deployment, &job, s.report); err != nil {
 		return err
 	}
 	var put client.PutResult
