@@ -220,7 +220,7 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"--", "sh", "-c", "kill -SEGV $$"}, ran{"", "signal SIGSEGV", 139}},
 		{[]string{"--", "no-such-program"}, ran{"", "there is no program no-such-program", 127}},
 		{[]string{"--outputs=*.png", "--fetch=got", "--", "sh", "-c", "echo a >a.png; echo b >output/b"}, ran{"", "", 0}},
-		{[]string{"--with=brought=.", "--fetch=got", "--", "sh", "-c", "cat output/old; echo x >output/run; chmod +x output/run"}, ran{"old", "", 0}},
+		{[]string{"--with=brought=.", "--fetch=got", "--", "sh", "-c", "cat output/old; install /bin/sh output/run"}, ran{"old", "", 0}},
 		{[]string{"--fetch=got", "--", "sh", "-c", "rm -r output; mkdir output; echo again >output/again"}, ran{"", "", 0}},
 		{[]string{"--fetch=nothing", "--", "true"}, ran{"", "no outputs to fetch", 0}},
 		{[]string{"--with=brought=a/b", "--with=brought/output/old=a/b/output/old/c", "--", "true"}, ran{"", "not a directory", 125}},

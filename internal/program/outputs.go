@@ -122,9 +122,9 @@ func openOutputs(ctx context.Context, k *Kind, j *job.Job, f *folder) (*outputFo
 	case settings == nil:
 		return nil, nil
 	}
-	names := make([]string, 0, len(sent))
+	names, files := make([]string, 0, len(sent)), make([]outfolder.Sent, 0, len(sent))
 	for _, o := range sent {
-		names = append(names, o.Path)
+		names, files = append(names, o.Path), append(files, outfolder.Sent{Path: o.Path, Executable: o.Executable})
 	}
 	if err := f.User.Do(func() error { return f.makeOutput(settings.List, names) }); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func openOutputs(ctx context.Context, k *Kind, j *job.Job, f *folder) (*outputFo
 	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	j.Cleanup(o.close)
 	if !settings.List {
-		if err := o.folder.Restore(ctx, sent, func(ctx context.Context, path string) (io.ReadCloser,
+		if err := o.folder.Restore(ctx, files, func(ctx context.Context, path string) (io.ReadCloser,
 			error) {
 			return openRecorded(ctx, j, path)
 		}); err != nil {

@@ -185,10 +185,18 @@ func (c Command) checkFiles() error {
 		taken[f.Path] = f.Folder
 	}
 	for _, f := range c.Files {
-		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
-			if folder, isTaken := taken[dir]; isTaken && !folder {
-				return fmt.Errorf("files: %.200q is a file, and cannot have %.200q in it", dir, f.Path)
-			}
+		if err := checkParents(f.Path, taken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkParents returns an error if a path is below a file. isFolder has the paths that are taken.
+func checkParents(of string, isFolder map[string]bool) error {
+	for dir := path.Dir(of); dir != "."; dir = path.Dir(dir) {
+		if folder, isTaken := isFolder[dir]; isTaken && !folder {
+			return fmt.Errorf("files: %.200q is a file, and cannot have %.200q in it", dir, of)
 		}
 	}
 	return nil

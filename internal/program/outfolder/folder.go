@@ -18,7 +18,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
-	"github.com/spotworker/spotworker/job"
 )
 
 // Pass says which files of a folder are sent.
@@ -314,9 +313,15 @@ func (f *Folder) trySend(ctx context.Context, root *os.Root, name string, old se
 // by the clocks of file systems.
 const freshFor = 2 * time.Second
 
+// Sent is a file that the job has sent before.
+type Sent struct {
+	Path       string
+	Executable bool
+}
+
 // Restore writes the files that the job has sent before into the folder, which is empty.
 // open returns the content of one.
-func (f *Folder) Restore(ctx context.Context, sent []job.Output, open func(ctx context.Context, path string) (io.ReadCloser, error)) error {
+func (f *Folder) Restore(ctx context.Context, files []Sent, open func(ctx context.Context, path string) (io.ReadCloser, error)) error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
 	var root *os.Root
@@ -327,15 +332,15 @@ func (f *Folder) Restore(ctx context.Context, sent []job.Output, open func(ctx c
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
 	var mu sync.Mutex
-	for _, o := range sent {
+	for _, file := range files {
 		group.Go(func() error {
-			info, err := f.restore(ctx, root, o, open)
+			info, err := f.restore(ctx, root, file, open)
 			if err != nil {
-				return fmt.Errorf("restore output %s: %w", paths.Quote(o.Path), err)
+				return fmt.Errorf("restore output %s: %w", paths.Quote(file.Path), err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			f.sent[o.Path] = sentFile{info: info, size: info.Size()}
+			f.sent[file.Path] = sentFile{info: info, size: info.Size()}
 			return nil
 		})
 	}
@@ -343,10 +348,10 @@ func (f *Folder) Restore(ctx context.Context, sent []job.Output, open func(ctx c
 }
 
 // restore writes one file. Its time is a while ago, so that every change shows.
-func (f *Folder) restore(ctx context.Context, root *os.Root, o job.Output, open func(context.Context, string) (io.ReadCloser,
+func (f *Folder) restore(ctx context.Context, root *os.Root, sent Sent, open func(context.Context, string) (io.ReadCloser,
 	error)) (info fs.FileInfo, err error) {
-	name, mode := o.Path, fs.FileMode(0o600)
-	if o.Executable {
+	name, mode := sent.Path, fs.FileMode(0o600)
+	if sent.Executable {
 		mode |= executable
 	}
 	content, err := open(ctx, name)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/test/need"
-	"github.com/spotworker/spotworker/job"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -236,7 +235,7 @@ func TestHostileFolder(t *testing.T) {
 func TestRestore(t *testing.T) {
 	r := setup(t)
 	saved := map[string]string{"a": "one", "d/e/b": "two"}
-	err := r.Restore(t.Context(), []job.Output{{Path: "a", Executable: true}, {Path: "d/e/b"}}, func(_ context.Context, path string) (io.ReadCloser, error) {
+	err := r.Restore(t.Context(), []Sent{{"a", true}, {"d/e/b", false}}, func(_ context.Context, path string) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(saved[path])), nil
 	})
 	if err != nil {
