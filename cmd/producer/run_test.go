@@ -207,7 +207,8 @@ func TestRunWithGPUs(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	p := newPlace(t)
 	log := p.worker("spot_1")
-	if err := errors.Join(os.MkdirAll("brought/output", 0o700), os.WriteFile("brought/output/old", []byte("old"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll("brought/output", 0o700), os.WriteFile("brought/output/old", []byte("old"), 0o600),
+		os.WriteFile("brought/output/more", []byte("more"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -220,7 +221,8 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"--", "sh", "-c", "kill -SEGV $$"}, ran{"", "signal SIGSEGV", 139}},
 		{[]string{"--", "no-such-program"}, ran{"", "there is no program no-such-program", 127}},
 		{[]string{"--outputs=*.png", "--fetch=got", "--", "sh", "-c", "echo a >a.png; echo b >output/b"}, ran{"", "", 0}},
-		{[]string{"--with=brought=.", "--fetch=got", "--", "sh", "-c", "cat output/old; install /bin/sh output/run"}, ran{"old", "", 0}},
+		{[]string{"--with=brought=.", "--fetch=got", "--", "sh", "-c",
+			"cat output/old; install /bin/sh output/run; echo >>output/more"}, ran{"old", "", 0}},
 		{[]string{"--fetch=got", "--", "sh", "-c", "rm -r output; mkdir output; echo again >output/again"}, ran{"", "", 0}},
 		{[]string{"--fetch=nothing", "--", "true"}, ran{"", "no outputs to fetch", 0}},
 		{[]string{"--with=brought=a/b", "--with=brought/output/old=a/b/output/old/c", "--", "true"}, ran{"", "not a directory", 125}},
@@ -240,10 +242,13 @@ func TestRunEnds(t *testing.T) {
 			t.Errorf("standard output of a failed command has %d bytes, want all", len(got.out))
 		}
 	}
+	if _, err := os.Stat("got/old"); err == nil {
+		t.Error("a file that the job brought and left alone is an output")
+	}
 	if info, err := os.Stat("got/run"); err != nil || info.Mode()&0o100 == 0 {
 		t.Errorf("fetched program = %v, %v, want that it is executable", info, err)
 	}
-	for name, want := range map[string]string{"got/a.png": "a\n", "got/b": "b\n", "got/old": "old", "got/again": "again\n"} {
+	for name, want := range map[string]string{"got/a.png": "a\n", "got/b": "b\n", "got/more": "more\n", "got/again": "again\n"} {
 		if data, err := os.ReadFile(name); string(data) != want || err != nil {
 			t.Errorf("output %s = %q, %v, want %q", name, data, err, want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
+	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -132,6 +133,11 @@ func (h *Handler) prepare(ctx context.Context, j *job.Job, k *Kind, f *folder, f
 	}
 	if k.FromMessage {
 		err = f.placeFiles(ctx, j, files)
+	}
+	if err == nil && output != nil && len(files) > 0 {
+		if err = output.folder.SkipPresent(); errors.Is(err, paths.ErrRefused) {
+			err = job.Permanent(err)
+		}
 	}
 	return output, err
 }

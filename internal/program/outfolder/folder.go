@@ -160,7 +160,8 @@ func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, e
 		info, err := os.Lstat(f.dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil
+			_, err = os.Lstat(filepath.Dir(f.dir)) // without which the program has not removed the folder
+			return err
 		case err == nil && !info.IsDir():
 			return unfit(pass, filepath.Base(f.dir), "no folder any more: leave it, or make it again as one")
 		case err == nil:
@@ -312,6 +313,23 @@ func (f *Folder) trySend(ctx context.Context, root *os.Root, name string, old se
 // freshFor is the longest time in which a file may change without a change of its time,
 // by the clocks of file systems.
 const freshFor = 2 * time.Second
+
+// SkipPresent makes the files that are there now no outputs, until they change. The error wraps
+// [paths.ErrRefused] if something there could never be sent.
+func (f *Folder) SkipPresent() error {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	found, root, err := f.scan(Final)
+	if err != nil || root == nil {
+		return err
+	}
+	for name, info := range found {
+		if _, known := f.sent[name]; !known && time.Since(info.ModTime()) >= freshFor {
+			f.sent[name] = sentFile{info: info, size: info.Size()}
+		}
+	}
+	return root.Close()
+}
 
 // Sent is a file that the job has sent before.
 type Sent struct {

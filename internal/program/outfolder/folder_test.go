@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -249,6 +250,31 @@ func TestRestore(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(r.dir, "a")); err != nil || info.Mode()&executable == 0 && runtime.GOOS != "windows" {
 		t.Errorf("a restored program is %v, %v, want an executable file", info, err)
 	}
+}
+
+// TestSkipPresent: files that a job brings are no outputs until they change.
+func TestSkipPresent(t *testing.T) {
+	r := setup(t)
+	r.write("brought", "one", time.Hour)
+	r.write("changed", "one", time.Hour)
+	r.write("removed", "one", time.Hour)
+	if err := r.SkipPresent(); err != nil {
+		t.Fatal(err)
+	}
+	r.write("changed", "two", 0)
+	r.write("new", "three", 0)
+	if err := os.Remove(filepath.Join(r.dir, "removed")); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(Final)
+	r.want(map[string]string{"changed": "two", "new": "three"}, map[string]int{"changed": 1, "new": 1})
+	if err := os.RemoveAll(filepath.Dir(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Send(t.Context(), Everything); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Send after the removal of the job's folder = %v, want that it is missing", err)
+	}
+	r.want(map[string]string{"changed": "two", "new": "three"}, map[string]int{"changed": 1, "new": 1})
 }
 
 // TestMadeAgain: a program may remove the folder and make it again, and make a file executable
