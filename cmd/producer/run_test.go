@@ -208,13 +208,26 @@ func TestRunEnds(t *testing.T) {
 	p := newPlace(t)
 	log := p.worker("spot_1")
 	if err := errors.Join(os.MkdirAll("brought/output", 0o700), os.WriteFile("brought/output/old", []byte("old"), 0o600),
-		os.WriteFile("brought/output/more", []byte("more"), 0o600)); err != nil {
+		os.WriteFile("brought/output/more", []byte("more"), 0o600),
+		os.Chtimes("brought/output/old", time.Unix(0, 0), time.Unix(0, 0))); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []struct {
+	type row struct {
 		args []string
 		want ran // the words of err, within
-	}{
+	}
+	check := func(row row) {
+		got := produce(append([]string{"run"}, row.args...)...)
+		if got.code != row.want.code || !strings.HasPrefix(got.out, row.want.out) || row.want.out == "" && got.out != "" ||
+			!strings.Contains(got.err, row.want.err) {
+			t.Errorf("run %q = %.300q, want %+v", row.args, fmt.Sprintf("%+v", got), row.want)
+		}
+		if row.want.code == 5 && !strings.HasSuffix(got.out, "\n300000\n") {
+			t.Errorf("standard output of a failed command has %d bytes, want all", len(got.out))
+		}
+	}
+	var all sync.WaitGroup
+	for _, row := range []row{
 		{[]string{"--", "printf", `%s|`, "a b", "", `"$HOME"`, "ü"}, ran{`a b||"$HOME"|ü|`, "", 0}},
 		{[]string{"sh", "-c", `printf 'a\r\n\000\377'`}, ran{"a\r\n\x00\xff", "", 0}},
 		{[]string{"--", "sh", "-c", "seq 300000; exit 5"}, ran{"1\n", "exited with code 5", 5}},
@@ -229,19 +242,17 @@ func TestRunEnds(t *testing.T) {
 		{[]string{"--", "echo", "\xff"}, ran{"", "is not UTF-8", 78}},
 		{[]string{"--retries=1", "--", "sh", "-c", `[ "$SPOTWORKER_ATTEMPT" = 2 ] && echo second`}, ran{"second\n", "", 0}},
 		{[]string{"--with=missing", "--", "true"}, ran{"", "missing: no such file", 125}},
+	} {
+		all.Go(func() { check(row) })
+	}
+	for _, row := range []row{
 		{[]string{"--detach", "--id=later", "--", "sh", "-c", "echo later"}, ran{"later\n", "", 0}},
 		{[]string{"--id=later", "--", "sh", "-c", "echo later"}, ran{"later\n", "", 0}},
 		{[]string{"--id=later", "--", "true"}, ran{"", "the id was used for other work", 125}},
 	} {
-		got := produce(append([]string{"run"}, row.args...)...)
-		if got.code != row.want.code || !strings.HasPrefix(got.out, row.want.out) || row.want.out == "" && got.out != "" ||
-			!strings.Contains(got.err, row.want.err) {
-			t.Errorf("run %q = %.300q, want %+v", row.args, fmt.Sprintf("%+v", got), row.want)
-		}
-		if row.want.code == 5 && !strings.HasSuffix(got.out, "\n300000\n") {
-			t.Errorf("standard output of a failed command has %d bytes, want all", len(got.out))
-		}
+		check(row)
 	}
+	all.Wait()
 	if _, err := os.Stat("got/old"); err == nil {
 		t.Error("a file that the job brought and left alone is an output")
 	}
