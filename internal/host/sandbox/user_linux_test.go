@@ -323,6 +323,7 @@ const noKeys = "no keys here"
 
 // leaveKeys is a program that puts a key into each keyring of its user.
 func leaveKeys() error {
+	runtime.LockOSThread() // whose own the process keyring is: another thread may not write to what is linked to it
 	persistent, err := unix.KeyctlInt(unix.KEYCTL_GET_PERSISTENT, -1, unix.KEY_SPEC_PROCESS_KEYRING, 0, 0)
 	if err != nil {
 		persistent = unix.KEY_SPEC_PROCESS_KEYRING // the kernel has no such keyrings
