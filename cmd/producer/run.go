@@ -56,14 +56,14 @@ const slowAttach = 2 * time.Second
 
 // attach uploads the files that the command needs.
 func (f *commandFlags) attach(ctx context.Context, c *client.Client, job *client.Spec, report *report) error {
+	if report.dryRun {
+		return nil
+	}
 	for _, with := range f.With {
 		path, name, _ := strings.Cut(with, "=")
-		if report.dryRun {
-			continue
-		}
-		began := time.AfterFunc(slowAttach, func() { report.note("reading and storing --with %s; what is stored is not sent again", with) })
+		slow := time.AfterFunc(slowAttach, func() { report.note("reading and storing --with %s; what is stored is not sent again", with) })
 		err := c.Attach(ctx, job, path, name)
-		began.Stop()
+		slow.Stop()
 		if err != nil {
 			if ctx.Err() != nil {
 				return errNothingYet
@@ -187,18 +187,8 @@ func (c *runCommand) job(s *session) (client.Spec, error) {
 
 // conclude downloads the outputs of a command that has ended, and returns its exit code.
 func (c *runCommand) conclude(ctx context.Context, f *following, ended client.Outcome) error {
-	if c.Fetch != "" {
-		selected := func(o client.Output) bool { return o.Path != command.Stdout }
-		n, err := 0, error(nil)
-		if ended.Job.OutputFiles > 0 {
-			n, err = f.client.Download(ctx, f.put.ID, c.Fetch, client.DownloadOptions{Select: selected})
-		}
-		switch {
-		case err != nil:
-			return fmt.Errorf("job %s has ended, and its outputs cannot be fetched: %w; spotctl outputs repeats that", f.put.ID, err)
-		case n == 0 && ended.Err == nil:
-			f.report.note("job %s has left no outputs to fetch", f.put.ID)
-		}
+	if err := c.fetch(ctx, f, ended); err != nil {
+		return err
 	}
 	over, ok := errors.AsType[*client.EndedError](ended.Err)
 	code, hasCode := 0, false
@@ -218,6 +208,25 @@ func (c *runCommand) conclude(ctx context.Context, f *following, ended client.Ou
 	text, _, _ := strings.Cut(reason(over), "; the end of its standard error:") // which is printed
 	f.report.note("job %s: %s", f.put.ID, text)
 	return &cli.StatusError{Code: code}
+}
+
+// fetch downloads the outputs of a command that has ended, if they are asked for.
+func (c *runCommand) fetch(ctx context.Context, f *following, ended client.Outcome) error {
+	if c.Fetch == "" {
+		return nil
+	}
+	fetched := 0
+	if ended.Job.OutputFiles > 0 {
+		selected := func(o client.Output) bool { return o.Path != command.Stdout }
+		var err error
+		if fetched, err = f.client.Download(ctx, f.put.ID, c.Fetch, client.DownloadOptions{Select: selected}); err != nil {
+			return fmt.Errorf("job %s has ended, and its outputs cannot be fetched: %w; spotctl outputs repeats that", f.put.ID, err)
+		}
+	}
+	if fetched == 0 && ended.Err == nil {
+		f.report.note("job %s has left no outputs to fetch", f.put.ID)
+	}
+	return nil
 }
 
 // cancelTimeout bounds the cancel after Ctrl-C.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/host/resource"
 	"github.com/spotworker/spotworker/internal/host/sandbox"
-	"github.com/spotworker/spotworker/internal/jobfiles/outputs/paths"
 	"github.com/spotworker/spotworker/internal/program/command"
 	"github.com/spotworker/spotworker/internal/program/printed"
 	"github.com/spotworker/spotworker/internal/program/scratch"
@@ -134,10 +133,8 @@ func (h *Handler) prepare(ctx context.Context, j *job.Job, k *Kind, f *folder, f
 	if k.FromMessage {
 		err = f.placeFiles(ctx, j, files)
 	}
-	if err == nil && output != nil && len(files) > 0 {
-		if err = output.folder.SkipPresent(); errors.Is(err, paths.ErrRefused) {
-			err = job.Permanent(err)
-		}
+	if err == nil && len(files) > 0 {
+		err = output.skipPresent()
 	}
 	return output, err
 }

@@ -122,11 +122,11 @@ func openOutputs(ctx context.Context, k *Kind, j *job.Job, f *folder) (*outputFo
 	case settings == nil:
 		return nil, nil
 	}
-	names, files := make([]string, 0, len(sent)), make([]outfolder.Sent, 0, len(sent))
+	files := make([]outfolder.Sent, 0, len(sent))
 	for _, o := range sent {
-		names, files = append(names, o.Path), append(files, outfolder.Sent{Path: o.Path, Executable: o.Executable})
+		files = append(files, outfolder.Sent{Path: o.Path, Executable: o.Executable})
 	}
-	if err := f.User.Do(func() error { return f.makeOutput(settings.List, names) }); err != nil {
+	if err := f.User.Do(func() error { return f.makeOutput(settings.List, files) }); err != nil {
 		return nil, err
 	}
 	o := &outputFolder{
@@ -177,15 +177,19 @@ func (r *programRun) beginSaves() {
 
 // makeOutput makes the output folder, and the list of the files that were sent before if
 // the program is to get one.
-func (f *folder) makeOutput(list bool, names []string) error {
+func (f *folder) makeOutput(list bool, sent []outfolder.Sent) error {
 	if err := os.Mkdir(f.output, 0o700); err != nil {
 		return err
 	}
-	if !list || len(names) == 0 {
+	if !list || len(sent) == 0 {
 		return nil
 	}
 	f.hasSentList = true
-	return copyTo(f.sentList, strings.NewReader(strings.Join(names, "\n")+"\n"))
+	var names strings.Builder
+	for _, file := range sent {
+		names.WriteString(file.Path + "\n")
+	}
+	return copyTo(f.sentList, strings.NewReader(names.String()))
 }
 
 // outputSink sends files as outputs of a job.
@@ -225,6 +229,18 @@ func (o *outputFolder) look(now time.Time) error {
 		}
 	})
 	return nil
+}
+
+// skipPresent makes what the job has brought into the folder no outputs, until it changes.
+func (o *outputFolder) skipPresent() error {
+	if o == nil {
+		return nil
+	}
+	err := o.folder.SkipPresent()
+	if errors.Is(err, paths.ErrRefused) {
+		return job.Permanent(err)
+	}
+	return err
 }
 
 // finish sends everything once the program has ended. After a stop it may take until the

@@ -26,6 +26,9 @@ const Kind = "command"
 // not the job's result.
 const Stdout = "stdout"
 
+// Output is the folder in the working folder whose files are outputs.
+const Output = "output"
+
 // Command is a command with the files that it needs.
 type Command struct {
 	// Argv is the program, by its name or path, and its arguments.
@@ -60,9 +63,6 @@ type File struct {
 	// that gets its content; "." is the working folder itself.
 	Folder bool `json:"folder,omitempty"`
 }
-
-// output is the folder in the working folder whose files are outputs.
-const output = "output"
 
 // Limits of a command.
 const (
@@ -179,8 +179,8 @@ func (c Command) checkFiles() error {
 			return fmt.Errorf("files: %.200q is a folder, whose files have modes of their own: leave out executable", f.Path)
 		case twice:
 			return fmt.Errorf("files: %.200q is the place of two files", f.Path)
-		case f.Path == output && !f.Folder:
-			return fmt.Errorf("files: %q is the folder of the command's outputs: give the file another name", output)
+		case f.Path == Output && !f.Folder:
+			return fmt.Errorf("files: %q is the folder of the command's outputs: give the file another name", Output)
 		}
 		taken[f.Path] = f.Folder
 	}

@@ -160,8 +160,9 @@ func (f *Folder) scan(pass Pass) (found map[string]fs.FileInfo, root *os.Root, e
 		info, err := os.Lstat(f.dir)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			_, err = os.Lstat(filepath.Dir(f.dir)) // without which the program has not removed the folder
-			return err
+			if _, err = os.Lstat(filepath.Dir(f.dir)); err == nil { // otherwise more than the program has removed it
+				return nil
+			}
 		case err == nil && !info.IsDir():
 			return unfit(pass, filepath.Base(f.dir), "no folder any more: leave it, or make it again as one")
 		case err == nil:

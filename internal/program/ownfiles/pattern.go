@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/host/filetype"
+	"github.com/spotworker/spotworker/internal/program/command"
 )
 
 // Names in the working folder of what the worker makes: two links, and the folder of outputs. A
@@ -18,7 +19,7 @@ import (
 const (
 	Payload = "payload"
 	Inputs  = "inputs"
-	Output  = "output"
+	Output  = command.Output
 )
 
 func isReserved(name string) bool { return name == Payload || name == Inputs || name == Output }
